@@ -1,0 +1,53 @@
+//! Every documented limit of the API, in one place. Errors name them, the spec shows them.
+
+use std::time::Duration;
+
+/// Largest request body, bytes.
+pub const BODY_BYTES: usize = 16 * 1024 * 1024;
+/// Longest run, experiment or job name, characters.
+pub const NAME_CHARS: usize = 256;
+/// Longest id, bytes of `[A-Za-z0-9._-]`, not beginning with a dot.
+pub const ID_BYTES: usize = 128;
+/// Longest tag key, characters.
+pub const TAG_KEY_CHARS: usize = 128;
+/// Longest tag value, characters.
+pub const TAG_VALUE_CHARS: usize = 5_000;
+/// Most tags a run may have.
+pub const TAGS: usize = 100;
+/// Largest settings document, bytes of JSON.
+pub const SETTINGS_BYTES: usize = 1024 * 1024;
+/// Deepest settings document, levels.
+pub const SETTINGS_DEPTH: usize = 32;
+/// Longest `status_detail`, bytes; of a longer one the head and the tail are kept.
+pub const STATUS_DETAIL_BYTES: usize = 16 * 1024;
+/// Most workers of one attempt.
+pub const WORKERS: usize = 10_000;
+/// Most metric keys of one run.
+pub const METRIC_KEYS: usize = 10_000;
+/// Longest metric key, bytes of printable UTF-8.
+pub const METRIC_KEY_BYTES: usize = 512;
+/// Most points one report request may carry.
+pub const REPORT_POINTS: usize = 1_000_000;
+/// Most runs one heartbeat may name.
+pub const HEARTBEAT_RUNS: usize = 10_000;
+/// Most runs or events on a page.
+pub const PAGE_SIZE: u32 = 1_000;
+/// Runs or events on a page when the caller does not say.
+pub const DEFAULT_PAGE_SIZE: u32 = 100;
+/// Most points a series request may ask for.
+pub const SERIES_POINTS: u32 = 1_000_000;
+/// Points of a series when the caller does not say.
+pub const DEFAULT_SERIES_POINTS: u32 = 1_000;
+
+/// Shortest lease that a controller may ask for.
+pub const LEASE_MIN: Duration = Duration::from_secs(5);
+/// Lease when the controller does not say.
+pub const LEASE_DEFAULT: Duration = Duration::from_secs(30);
+/// Longest lease that a controller may ask for.
+pub const LEASE_MAX: Duration = Duration::from_secs(3600);
+/// Grace between the stop signal and SIGKILL when nobody says otherwise.
+pub const GRACE_DEFAULT: Duration = Duration::from_secs(30);
+/// Longest grace.
+pub const GRACE_MAX: Duration = Duration::from_secs(24 * 3600);
+/// A clock difference above this is recorded and shown.
+pub const CLOCK_SKEW: Duration = Duration::from_secs(5);

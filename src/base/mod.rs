@@ -1,0 +1,18 @@
+//! Building blocks that do not know what a run is: ids, time, limits, secrets, tasks, file tails.
+
+pub mod clock;
+pub mod error;
+pub mod ids;
+pub mod invalid;
+pub mod limits;
+pub mod number;
+pub mod readable;
+pub mod secret;
+pub mod tail;
+pub mod tasks;
+
+pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
+pub use ids::{ActorId, AttemptId, RunId};
+pub use invalid::Invalid;
+pub use secret::{Secret, TokenHash};
+pub use tasks::Tasks;

@@ -1,0 +1,177 @@
+//! Finding the head, or being it.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use anyhow::{Context, bail};
+use tokio::{net::TcpListener, time::Instant};
+use tracing::{info, warn};
+
+use super::options::Global;
+use crate::{
+    base::{SystemClock, Tasks},
+    head::{AllowedHosts, Assets, HeadOptions, router, serve},
+    model::RunStatus,
+    state::{
+        self, DataDir, HttpState, ListQuery, StateClient, StateHandle, StateOptions, StateTask,
+        data_dir::{DataDirLock, HeadInfo},
+    },
+};
+
+/// A directory that is held by somebody who does not answer is waited for this long.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// The head that a command uses.
+pub(super) struct Head {
+    pub(super) url: String,
+    pub(super) client: Arc<dyn StateClient>,
+    pub(super) http: HttpState,
+    /// Our own, if we are it.
+    pub(super) embedded: Option<EmbeddedHead>,
+}
+
+/// A head in this process.
+pub(super) struct EmbeddedHead {
+    pub(super) url: String,
+    pub(super) state: StateHandle,
+    task: StateTask,
+    server: Tasks,
+    data_dir: DataDir,
+}
+
+/// Which port to listen on.
+#[derive(Clone, Copy)]
+pub(super) enum Port {
+    /// This one, or fail.
+    Exactly(u16),
+    /// This one, or any.
+    Preferably(u16),
+}
+
+/// The data directory in force.
+pub(super) fn data_dir_path(global: &Global) -> anyhow::Result<std::path::PathBuf> {
+    if let Some(path) = &global.data_dir {
+        return Ok(path.clone());
+    }
+    let dirs = directories::ProjectDirs::from("", "", "trainhead");
+    Ok(dirs.context("there is no home directory; say --data-dir")?.data_dir().to_owned())
+}
+
+/// Opens the data directory in force.
+pub(super) fn data_dir(global: &Global) -> anyhow::Result<DataDir> {
+    let path = data_dir_path(global)?;
+    DataDir::open(&path)
+        .with_context(|| format!("the data directory {} cannot be used; say --data-dir", path.display()))
+}
+
+impl Head {
+    /// The head of `--head`; else the one that holds the data directory; else our own.
+    pub(super) async fn find_or_embed(global: &Global, port: Port) -> anyhow::Result<Self> {
+        if let Some(url) = &global.head {
+            let http = HttpState::new(url)?;
+            return Ok(Self {
+                url: http.url().to_owned(),
+                client: Arc::new(http.clone()),
+                http,
+                embedded: None,
+            });
+        }
+        let data_dir = data_dir(global)?;
+        let deadline = Instant::now() + ANSWER;
+        loop {
+            if let Some(lock) = data_dir.try_lock()? {
+                let embedded = EmbeddedHead::start(global, data_dir, lock, port).await?;
+                let http = HttpState::new(&embedded.url)?;
+                let client: Arc<dyn StateClient> = Arc::new(embedded.state.clone());
+                return Ok(Self { url: embedded.url.clone(), client, http, embedded: Some(embedded) });
+            }
+            if let Some(info) = data_dir.head_info() {
+                let http = HttpState::new(&info.url)?;
+                if http.check().await.is_ok() {
+                    return Ok(Self { url: info.url, client: Arc::new(http.clone()), http, embedded: None });
+                }
+            }
+            if Instant::now() > deadline {
+                bail!(
+                    "{} is held by another process, but no head answers for it; end that process, or say --data-dir or --head",
+                    data_dir.root().display()
+                );
+            }
+            // Whoever holds the directory is starting or stopping: nothing tells when, so look again.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+impl EmbeddedHead {
+    /// Opens the store and begins to answer.
+    pub(super) async fn start(
+        global: &Global,
+        data_dir: DataDir,
+        lock: DataDirLock,
+        port: Port,
+    ) -> anyhow::Result<Self> {
+        let address: IpAddr = match global.host.as_str() {
+            "localhost" => IpAddr::from([127, 0, 0, 1]),
+            host => host.parse().with_context(|| format!("--host {host:?} is not an address"))?,
+        };
+        if !address.is_loopback() {
+            bail!(
+                "--host {address} would let others in, and this version has no access tokens yet: listen on 127.0.0.1 \
+                 and put an authenticating proxy or an ssh tunnel before it"
+            );
+        }
+        let listener = listen(address, port).await?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let options = StateOptions { data_dir: data_dir.clone(), lock, clock: Arc::new(SystemClock::new()) };
+        let (state, task) = state::start(options).await.context("the store cannot be opened")?;
+        let server = Tasks::new();
+        let stop = server.stopping();
+        let router = router(HeadOptions {
+            state: state.clone(),
+            hosts: AllowedHosts::loopback_and(global.allow_host.iter().cloned().chain([address.to_string()])),
+            base_path: global.base_path.clone(),
+            assets: global.static_dir.clone().map_or(Assets::Embedded, Assets::Directory),
+            stop: stop.clone(),
+        });
+        drop(server.spawn(async move {
+            if let Err(e) = serve(listener, router, stop).await {
+                warn!("the head does not answer any more: {e}");
+            }
+        }));
+        let info = HeadInfo {
+            url: url.clone(),
+            pid: std::process::id(),
+            started_ms: state.now(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        data_dir.set_head_info(&info).context("head.json cannot be written")?;
+        info!("TrainHead answers at {url}, its data is in {}", data_dir.root().display());
+        Ok(Self { url, state, task, server, data_dir })
+    }
+
+    /// How many runs live.
+    pub(super) async fn live_runs(&self) -> anyhow::Result<u64> {
+        let query = ListQuery { statuses: vec![RunStatus::Started], page_size: 1, ..ListQuery::default() };
+        let list: serde_json::Value = serde_json::from_str(&self.state.list(&query, false).await?)?;
+        Ok(list.get("total_size").and_then(serde_json::Value::as_u64).unwrap_or(0))
+    }
+
+    /// Stops in order: no new requests, what is in flight, the store.
+    pub(super) async fn shutdown(self) {
+        self.data_dir.clear_head_info();
+        self.server.shutdown("the server", Duration::from_secs(6)).await;
+        self.task.shutdown(Duration::from_secs(4)).await;
+    }
+}
+
+async fn listen(address: IpAddr, port: Port) -> anyhow::Result<TcpListener> {
+    let (Port::Exactly(number) | Port::Preferably(number)) = port;
+    match (TcpListener::bind((address, number)).await, port) {
+        (Ok(listener), _) => Ok(listener),
+        (Err(e), Port::Preferably(_)) if e.kind() == std::io::ErrorKind::AddrInUse => {
+            Ok(TcpListener::bind((address, 0)).await?)
+        }
+        (Err(e), _) => Err(e)
+            .with_context(|| format!("port {number} cannot be listened on; say --port 0 for a free one")),
+    }
+}

@@ -1,0 +1,241 @@
+//! Every option, with its environment variable and its help.
+
+use std::{path::PathBuf, str::FromStr};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::model::RunStatus;
+
+/// Starts, supervises, records and shows machine-learning training runs.
+#[derive(Debug, Parser)]
+#[command(
+    name = "trainhead",
+    version,
+    propagate_version = true,
+    after_help = "\
+Examples:
+  trainhead run --workers 2 -- python3 train.py     train with two workers, in place of torchrun
+  trainhead serve                                   the dashboard and the API, for a whole team
+  trainhead runs --status ERRORED                   which runs failed
+  trainhead logs -f quiet-otter-42                  follow a run's log
+
+Every option can stand in a TOML file (--config) and in the environment (TRAINHEAD_…). Flags win over the environment,
+the environment over the file. 'trainhead config' shows what holds and where it comes from."
+)]
+pub(super) struct Cli {
+    #[command(flatten)]
+    pub(super) global: Global,
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Serve the dashboard and the API
+    Serve(Serve),
+    /// Run a training program with local workers, and record it
+    Run(Run),
+    /// List runs, newest first
+    Runs(Runs),
+    /// Show one run: its status and why, attempts, workers, metrics
+    Show(Show),
+    /// Print the log of a run
+    Logs(Logs),
+    /// Ask a run to stop
+    Abort(Abort),
+    /// Print the effective options and where each comes from
+    Config,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Global {
+    /// Where the store, logs and checkpoints lie [default: the XDG data directory]
+    #[arg(long, global = true, env = "TRAINHEAD_DATA_DIR", value_name = "DIR")]
+    pub(super) data_dir: Option<PathBuf>,
+    /// Use the head at this address instead of the one of the data directory
+    #[arg(long, global = true, env = "TRAINHEAD_URL", value_name = "URL")]
+    pub(super) head: Option<String>,
+    /// Address to listen on; loopback only in this version
+    #[arg(long, global = true, env = "TRAINHEAD_HOST", default_value = "127.0.0.1", value_name = "ADDRESS")]
+    pub(super) host: String,
+    /// Port to listen on; 0 takes a free one
+    #[arg(long, global = true, env = "TRAINHEAD_PORT", default_value_t = 8420)]
+    pub(super) port: u16,
+    /// Another name under which browsers may call this head; may be repeated
+    #[arg(long, global = true, env = "TRAINHEAD_ALLOW_HOST", value_delimiter = ',', value_name = "NAME")]
+    pub(super) allow_host: Vec<String>,
+    /// Where a proxy shows this head, for example /ml/trainhead/
+    #[arg(long, global = true, env = "TRAINHEAD_BASE_PATH", default_value = "/", value_name = "PATH", value_parser = base_path, hide_short_help = true)]
+    pub(super) base_path: String,
+    /// Serve the dashboard's files from this directory, for working on them
+    #[arg(long, global = true, env = "TRAINHEAD_STATIC_DIR", value_name = "DIR", hide_short_help = true)]
+    pub(super) static_dir: Option<PathBuf>,
+    /// Read options from this TOML file [default: trainhead/config.toml in the XDG configuration directory, if there]
+    #[arg(long, global = true, env = "TRAINHEAD_CONFIG", value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    /// Machine-readable output on stdout
+    #[arg(long, global = true, env = "TRAINHEAD_JSON")]
+    pub(super) json: bool,
+    /// Say only what went wrong
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(super) quiet: bool,
+    /// Say more; twice for everything
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(super) verbose: u8,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trainhead serve                             on http://127.0.0.1:8420
+  trainhead serve --port 0 --data-dir /srv/th  on a free port, with its own data")]
+pub(super) struct Serve {}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trainhead run --workers 2 -- python3 train.py --epochs 10
+  trainhead run --workers 4 --max-failures 3 --name baseline -- python3 train.py
+  trainhead run --head http://127.0.0.1:8420 -- ./train.sh
+
+Workers get torchrun's environment (RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, …).
+Exit code: 0 finished; the first failing rank's code (128 + signal) if it errored; 130 stopped; 2 bad usage.
+Ctrl-C stops gracefully, twice kills.")]
+pub(super) struct Run {
+    /// How many workers
+    #[arg(long, visible_alias = "nproc-per-node", alias = "nproc_per_node", env = "TRAINHEAD_WORKERS",
+        default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(super) workers: u32,
+    /// How many failures are made good by another attempt; -1 for any number
+    #[arg(long, visible_alias = "max-restarts", alias = "max_restarts", env = "TRAINHEAD_MAX_FAILURES",
+        default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(i64).range(-1..), allow_negative_numbers = true)]
+    pub(super) max_failures: i64,
+    /// Name of the run [default: two words and a number]
+    #[arg(long, env = "TRAINHEAD_NAME")]
+    pub(super) name: Option<String>,
+    /// Experiment that the run belongs to
+    #[arg(long, env = "TRAINHEAD_EXPERIMENT")]
+    pub(super) experiment: Option<String>,
+    /// Label of the run; may be repeated
+    #[arg(long, value_name = "KEY:VALUE")]
+    pub(super) tag: Vec<Pair<':'>>,
+    /// Variable for the workers; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(super) env: Vec<Pair<'='>>,
+    /// Working directory of the workers
+    #[arg(long, value_name = "DIR")]
+    pub(super) cwd: Option<PathBuf>,
+    /// Seconds between the stop signal and SIGKILL
+    #[arg(long, env = "TRAINHEAD_GRACE_PERIOD", default_value_t = 30.0, value_name = "SECONDS", value_parser = seconds)]
+    pub(super) grace_period: f64,
+    /// Seconds of silence after which a head takes the controller for gone
+    #[arg(long, env = "TRAINHEAD_LEASE", default_value_t = 30.0, value_name = "SECONDS", value_parser = seconds, hide_short_help = true)]
+    pub(super) lease: f64,
+    /// Which ranks' logs are shown here
+    #[arg(long, env = "TRAINHEAD_TAIL", default_value = "0", value_enum)]
+    pub(super) tail: TailWhich,
+    /// Keep the dashboard up after the run has ended, until Ctrl-C
+    #[arg(long, env = "TRAINHEAD_LINGER")]
+    pub(super) linger: bool,
+    /// Write how the run went to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(super) result_file: Option<PathBuf>,
+    /// The program and its arguments, after --
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
+    pub(super) command: Vec<String>,
+}
+
+/// Which ranks' logs are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum TailWhich {
+    /// Rank 0
+    #[value(name = "0")]
+    Zero,
+    /// All ranks, each line with its rank
+    All,
+    /// None
+    None,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Runs {
+    /// Only runs of this status; may be repeated
+    #[arg(long, value_name = "STATUS")]
+    pub(super) status: Vec<RunStatus>,
+    /// Only runs whose name, id, job id or tags hold this text
+    #[arg(long, value_name = "TEXT")]
+    pub(super) search: Option<String>,
+    /// How many
+    #[arg(short = 'n', long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(super) limit: u32,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Show {
+    /// Id or name of the run, or the beginning of its id
+    pub(super) run: String,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Logs {
+    /// Id or name of the run, or the beginning of its id
+    pub(super) run: String,
+    /// World rank
+    #[arg(long, default_value_t = 0)]
+    pub(super) rank: u32,
+    /// Ordinal of the attempt [default: the newest]
+    #[arg(long)]
+    pub(super) attempt: Option<u32>,
+    /// Only the last lines
+    #[arg(long, value_name = "LINES")]
+    pub(super) tail: Option<u32>,
+    /// Go on as the log grows
+    #[arg(short, long)]
+    pub(super) follow: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Abort {
+    /// Id or name of the run, or the beginning of its id
+    pub(super) run: String,
+    /// Why, for the record
+    #[arg(long)]
+    pub(super) reason: Option<String>,
+    /// Seconds between the stop signal and SIGKILL, in place of the run's own
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(super) grace_period: Option<f64>,
+    /// Wait until the run has ended
+    #[arg(long)]
+    pub(super) wait: bool,
+}
+
+/// Two texts around a separator.
+#[derive(Clone, Debug)]
+pub(super) struct Pair<const SEPARATOR: char>(pub(super) String, pub(super) String);
+
+impl<const SEPARATOR: char> FromStr for Pair<SEPARATOR> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(SEPARATOR) {
+            Some((key, value)) if !key.is_empty() => Ok(Self(key.to_owned(), value.to_owned())),
+            _ => Err(format!("write it with a '{SEPARATOR}' between")),
+        }
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(s) if (0.0..=86_400.0).contains(&s) => Ok(s),
+        _ => Err("seconds, 0 to 86400".to_owned()),
+    }
+}
+
+/// A path that begins and ends with a slash, of characters that need no quoting in HTML.
+fn base_path(text: &str) -> Result<String, String> {
+    let plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._~-".contains(&b));
+    if !plain || !text.starts_with('/') {
+        return Err("a path such as /ml/trainhead/".to_owned());
+    }
+    Ok(format!("{}/", text.trim_end_matches('/')))
+}

@@ -1,0 +1,286 @@
+//! `trainhead run`: a controller with local workers, and a head if there is none.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::Context;
+use serde_json::{Map, Value, json};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::warn;
+
+use super::{
+    display::Display,
+    head::{EmbeddedHead, Head, Port, data_dir},
+    options::{Global, Run},
+};
+use crate::{
+    base::{RunId, SystemClock, Tasks},
+    controller::{
+        AgentGroup, ControllerHandle, ControllerOptions, FailurePolicy, Launch, TrainController, TrainResult,
+        default_stop_signal, process,
+    },
+    model::names::check_name,
+    state::{DataDir, processes},
+};
+
+/// A unix socket's path has at most 107 bytes.
+const SOCKET_PATH: usize = 107;
+/// How often a controller says that it lives, to its own head and to one elsewhere: a stop that is asked for arrives with
+/// the answer.
+const HEARTBEAT_HERE: Duration = Duration::from_millis(250);
+const HEARTBEAT_ELSEWHERE: Duration = Duration::from_secs(1);
+
+/// Runs a training program to its end; the exit code is the run's.
+pub(super) async fn run(global: &Global, args: &Run) -> anyhow::Result<ExitCode> {
+    for (option, name) in [("--name", &args.name), ("--experiment", &args.experiment)] {
+        if let Some(name) = name
+            && let Err(e) = check_name(option, name)
+        {
+            eprintln!("trainhead: {e}");
+            return Ok(ExitCode::from(super::USAGE));
+        }
+    }
+    // Before anything is started, so that no signal falls through.
+    let mut signals = Signals::new()?;
+    process::become_subreaper().context("this process cannot adopt what its agent leaves behind")?;
+    let head = Head::find_or_embed(global, Port::Preferably(global.port)).await?;
+    let data_dir = data_dir(global)?;
+    if head.embedded.is_none()
+        && let Err(e) = head.http.check().await
+    {
+        warn!("{e}; training goes on, and the run is recorded when it answers");
+    }
+    let run_id = RunId::generate();
+    let socket = socket_path(&data_dir, &run_id)?;
+    let group = AgentGroup::new(launch(args, &data_dir, &socket)?);
+    let heartbeat = if head.embedded.is_some() { HEARTBEAT_HERE } else { HEARTBEAT_ELSEWHERE };
+    let options = options(args, &data_dir, run_id, socket.clone(), heartbeat)?;
+    let controller =
+        TrainController::new(options, Arc::clone(&head.client), group).context("the session's socket")?;
+    let handle = controller.handle();
+    let display_tasks = Tasks::new();
+    let display = Display::start(global, args, &controller, &head.url, &data_dir, &display_tasks);
+    let result = signals.pass_on(controller.run(), &handle).await;
+    display_tasks.shutdown("the display", Duration::from_secs(2)).await;
+    // Nobody connects any more.
+    let _ = std::fs::remove_file(&socket);
+    display.finish(&result);
+    tell(global, args, &result)?;
+    if !result.delivered {
+        eprintln!("trainhead: the head could not be reached; the end of this run is not recorded");
+    }
+    if let Some(embedded) = head.embedded {
+        linger(global, args, &embedded, &mut signals).await;
+        embedded.shutdown().await;
+    }
+    Ok(ExitCode::from(result.exit_code))
+}
+
+fn launch(args: &Run, data_dir: &DataDir, socket: &Path) -> anyhow::Result<Launch> {
+    Ok(Launch {
+        command: args.command.clone(),
+        env: args.env.iter().map(|pair| (pair.0.clone(), pair.1.clone())).collect(),
+        cwd: match &args.cwd {
+            Some(cwd) => std::path::absolute(cwd)?,
+            None => std::env::current_dir().context("there is no current directory")?,
+        },
+        data_dir: data_dir.clone(),
+        session_socket: socket.to_owned(),
+        agent: std::env::current_exe().context("this program's own path")?,
+        host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+    })
+}
+
+fn options(
+    args: &Run,
+    data_dir: &DataDir,
+    run_id: RunId,
+    socket: PathBuf,
+    heartbeat: Duration,
+) -> anyhow::Result<ControllerOptions> {
+    let settings = [
+        ("command", json!(mask(&args.command))),
+        ("workers", json!(args.workers)),
+        ("max_failures", json!(args.max_failures)),
+        ("grace_period_s", json!(args.grace_period)),
+    ];
+    Ok(ControllerOptions {
+        run_id,
+        name: args.name.clone(),
+        experiment: args.experiment.clone(),
+        tags: args.tag.iter().map(|pair| (pair.0.clone(), pair.1.clone())).collect::<BTreeMap<_, _>>(),
+        settings: settings
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value))
+            .collect::<Map<String, Value>>(),
+        num_workers: args.workers,
+        failures: FailurePolicy { max_failures: args.max_failures, ..FailurePolicy::default() },
+        stop_signal: default_stop_signal(),
+        grace: Duration::from_secs_f64(args.grace_period),
+        lease_ttl: Duration::from_secs_f64(args.lease.max(5.0)),
+        heartbeat,
+        data_dir: data_dir.clone(),
+        session_socket: Some(socket),
+        process: Some(processes::identify(std::process::id()).context("/proc")?),
+        clock: Arc::new(SystemClock::new()),
+    })
+}
+
+/// Values of arguments that look like secrets by their name are not recorded; the worker still gets them.
+fn mask(command: &[String]) -> Vec<String> {
+    const SECRET: [&str; 5] = ["token", "secret", "password", "passwd", "api-key"];
+    let names_secret = |flag: &str| {
+        let flag = flag.to_ascii_lowercase().replace('_', "-");
+        flag.starts_with('-') && SECRET.iter().any(|word| flag.contains(word))
+    };
+    let mut hide_next = false;
+    let mut masked = Vec::with_capacity(command.len());
+    for argument in command {
+        let hidden = std::mem::take(&mut hide_next);
+        masked.push(match argument.split_once('=') {
+            _ if hidden => "***".to_owned(),
+            Some((flag, _)) if names_secret(flag) => format!("{flag}=***"),
+            None if names_secret(argument) => {
+                hide_next = true;
+                argument.clone()
+            }
+            _ => argument.clone(),
+        });
+    }
+    masked
+}
+
+/// In the run's own directory, or, where that is too deep for a socket, in a directory of its own that only we can enter.
+fn socket_path(data_dir: &DataDir, run: &RunId) -> anyhow::Result<PathBuf> {
+    let run_dir = data_dir.run_dir(run);
+    std::fs::create_dir_all(&run_dir).with_context(|| format!("{} cannot be made", run_dir.display()))?;
+    let path = run_dir.join("session.sock");
+    if path.as_os_str().len() <= SOCKET_PATH {
+        return Ok(path);
+    }
+    use std::os::unix::fs::DirBuilderExt;
+    let short = std::env::temp_dir().join(format!("trainhead-{run}"));
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .create(&short)
+        .with_context(|| format!("{} cannot be made", short.display()))?;
+    Ok(short.join("s"))
+}
+
+fn tell(global: &Global, args: &Run, result: &TrainResult) -> anyhow::Result<()> {
+    if let Some(path) = &args.result_file {
+        std::fs::write(path, serde_json::to_vec_pretty(result)?)
+            .with_context(|| format!("the result file {} cannot be written", path.display()))?;
+    }
+    if global.json {
+        println!("{}", serde_json::to_string(result)?);
+    }
+    Ok(())
+}
+
+/// Stays up while other controllers use this head, or if the user asked for it.
+async fn linger(global: &Global, args: &Run, head: &EmbeddedHead, signals: &mut Signals) {
+    if args.linger {
+        if !global.quiet {
+            eprintln!("trainhead: the dashboard stays at {} until Ctrl-C", head.url);
+        }
+        signals.end().await;
+        return;
+    }
+    let mut said = false;
+    while let Ok(others @ 1..) = head.live_runs().await {
+        if !std::mem::replace(&mut said, true) && !global.quiet {
+            eprintln!(
+                "trainhead: staying at {} for {others} other runs; Ctrl-C leaves them without a head",
+                head.url
+            );
+        }
+        tokio::select! {
+            () = signals.end() => return,
+            () = tokio::time::sleep(Duration::from_millis(500)) => {}
+        }
+    }
+}
+
+/// The signals that mean something to a run.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+    user1: Signal,
+    user2: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+            user1: signal(SignalKind::user_defined1())?,
+            user2: signal(SignalKind::user_defined2())?,
+        })
+    }
+
+    /// Passes signals on to a controller while it runs: once is a graceful stop, again is by force.
+    async fn pass_on(
+        &mut self,
+        run: impl Future<Output = TrainResult>,
+        handle: &ControllerHandle,
+    ) -> TrainResult {
+        tokio::pin!(run);
+        let user =
+            std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "unknown".into());
+        let mut asked = false;
+        loop {
+            let name = tokio::select! {
+                result = &mut run => return result,
+                _ = self.interrupt.recv() => "SIGINT",
+                _ = self.terminate.recv() => "SIGTERM",
+                _ = self.hangup.recv() => "SIGHUP",
+                _ = self.user1.recv() => {
+                    handle.signal(process::parse_signal("SIGUSR1").unwrap_or(10));
+                    continue;
+                }
+                _ = self.user2.recv() => {
+                    handle.signal(process::parse_signal("SIGUSR2").unwrap_or(12));
+                    continue;
+                }
+            };
+            if std::mem::replace(&mut asked, true) {
+                handle.kill();
+            } else {
+                handle.stop(&format!("{user} ({name})"));
+            }
+        }
+    }
+
+    /// Waits for a signal to end.
+    async fn end(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.hangup.recv() => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_that_look_like_secrets_are_not_recorded() {
+        let command = ["train.py", "--api-key", "sk-y", "--hf_token=hf_x", "--lr", "0.1", "--password", "p"];
+        let masked = mask(&command.map(str::to_owned));
+        assert_eq!(
+            masked,
+            ["train.py", "--api-key", "***", "--hf_token=***", "--lr", "0.1", "--password", "***"]
+        );
+    }
+}

@@ -1,0 +1,258 @@
+//! The words that a controller and its agent exchange: one JSON object a line, of bounded length.
+//! The same on a socket pair and on a connection between nodes; nothing here does any I/O.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Raised when a message changes its meaning. Both sides are the same binary unless it was replaced during a run.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// No message is longer: room for a thousand ranks with 16 kB of environment each.
+pub const MAX_MESSAGE_BYTES: usize = 16 << 20;
+
+/// What a controller asks of its agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ToAgent {
+    /// Start these ranks, all or none. Once in the life of an agent.
+    Start {
+        /// The workers of this node.
+        ranks: Vec<RankSpec>,
+        /// Whether they get a control group of their own.
+        cgroup: CgroupUse,
+    },
+    /// Pass a signal to the process group of each rank.
+    Signal {
+        /// Its number.
+        signal: i32,
+    },
+    /// Send `signal` to each rank's process group, wait for the whole tree, end by force what is left after the grace.
+    Stop {
+        /// Number of the stop signal.
+        signal: i32,
+        /// How long the tree may take.
+        grace_ms: u64,
+    },
+    /// End everything now.
+    Kill,
+}
+
+/// Whether the workers of an attempt are put into a control group (v2) of their own, which makes killing them certain
+/// even if they fork faster than a look at /proc takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CgroupUse {
+    /// Where the machine allows it.
+    #[default]
+    IfPossible,
+    /// Leave them in the agent's.
+    Never,
+}
+
+/// One worker to start.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankSpec {
+    /// Its rank in the world.
+    pub rank: u32,
+    /// A path, or a name to look for in the worker's `PATH`.
+    pub program: PathBuf,
+    /// Arguments, without the program's name.
+    pub args: Vec<String>,
+    /// Variables to set, on top of the agent's own environment.
+    pub env: BTreeMap<String, String>,
+    /// Variables of the agent's environment that the worker must not see.
+    pub env_remove: Vec<String>,
+    /// Working directory.
+    pub cwd: PathBuf,
+    /// File that gets standard output and standard error, appended. Its directories are created.
+    pub log_path: PathBuf,
+}
+
+/// Shows the names of the environment's variables only: their values may be secrets.
+impl fmt::Debug for RankSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rank, program, args, env, env_remove, cwd, log_path } = self;
+        f.debug_struct("RankSpec")
+            .field("rank", rank)
+            .field("program", program)
+            .field("args.len", &args.len())
+            .field("env", &env.keys())
+            .field("env_remove", env_remove)
+            .field("cwd", cwd)
+            .field("log_path", log_path)
+            .finish()
+    }
+}
+
+/// What an agent tells its controller. After `StartFailed` or `Ended` it exits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum FromAgent {
+    /// The first message.
+    Hello {
+        /// The agent's [`PROTOCOL_VERSION`].
+        version: u32,
+        /// The agent's process id.
+        pid: u32,
+    },
+    /// All ranks run.
+    Started {
+        /// In the order of the request.
+        workers: Vec<StartedWorker>,
+        /// The control group that holds them, where one could be made.
+        cgroup: Option<PathBuf>,
+    },
+    /// A rank could not be started; those that were have been ended.
+    StartFailed {
+        /// The rank at fault.
+        rank: u32,
+        /// Whether another try will fail in the same way.
+        permanent: bool,
+        /// What was wrong and what to do about it, for the user.
+        message: String,
+    },
+    /// A rank ended by itself or by a signal.
+    Exited {
+        /// Its rank.
+        rank: u32,
+        /// Its process id.
+        pid: u32,
+        /// Exit code, if it exited.
+        code: Option<i32>,
+        /// Number of the signal that ended it, if one did.
+        signal: Option<i32>,
+    },
+    /// Nothing of the attempt is left, except what the report says.
+    Ended {
+        /// How it went.
+        report: StopReport,
+    },
+}
+
+/// A rank and its process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartedWorker {
+    /// Its rank.
+    pub rank: u32,
+    /// Its process id, which is also its process group's.
+    pub pid: u32,
+}
+
+/// How the tree of an attempt ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopReport {
+    /// The processes that were there when the end began, or appeared later, and are gone.
+    pub processes_ended: Vec<u32>,
+    /// Whether any of them had to be killed.
+    pub forced: bool,
+    /// Processes that not even SIGKILL ended in time.
+    pub left: Vec<u32>,
+}
+
+/// Why a line is not a message.
+#[derive(Debug, thiserror::Error)]
+pub enum ProtocolError {
+    /// The other side sends more than [`MAX_MESSAGE_BYTES`] without a line end, or we were about to.
+    #[error("a message is longer than {MAX_MESSAGE_BYTES} bytes")]
+    TooLong,
+    /// Not JSON, or not a message of this version.
+    #[error("a message cannot be read or written")]
+    Malformed(#[source] serde_json::Error),
+}
+
+/// One message as a line.
+pub(super) fn to_line<M: Serialize>(message: &M) -> Result<Vec<u8>, ProtocolError> {
+    let mut line = serde_json::to_vec(message).map_err(ProtocolError::Malformed)?;
+    if line.len() >= MAX_MESSAGE_BYTES {
+        return Err(ProtocolError::TooLong);
+    }
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// Bytes as they came, taken out as messages.
+#[derive(Debug, Default)]
+pub(super) struct Incoming {
+    bytes: Vec<u8>,
+    /// So much was searched for a line end already.
+    searched: usize,
+}
+
+impl Incoming {
+    pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// The next whole message, if it is here.
+    pub(super) fn take<M: DeserializeOwned>(&mut self) -> Result<Option<M>, ProtocolError> {
+        let end = self.bytes.iter().skip(self.searched).position(|byte| *byte == b'\n');
+        let Some(end) = end.map(|offset| self.searched + offset) else {
+            self.searched = self.bytes.len();
+            return if self.searched > MAX_MESSAGE_BYTES { Err(ProtocolError::TooLong) } else { Ok(None) };
+        };
+        let message = serde_json::from_slice(self.bytes.get(..end).unwrap_or_default());
+        self.bytes.drain(..=end);
+        self.searched = 0;
+        message.map(Some).map_err(ProtocolError::Malformed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_arrive_whole_however_they_are_cut() {
+        let sent =
+            [ToAgent::Signal { signal: 10 }, ToAgent::Stop { signal: 15, grace_ms: 30_000 }, ToAgent::Kill];
+        let wire: Vec<u8> = sent.iter().flat_map(|message| to_line(message).unwrap()).collect();
+        for size in 1..wire.len() {
+            let mut incoming = Incoming::default();
+            let mut got = Vec::new();
+            for piece in wire.chunks(size) {
+                incoming.buffer().extend_from_slice(piece);
+                while let Some(message) = incoming.take::<ToAgent>().unwrap() {
+                    got.push(message);
+                }
+            }
+            assert_eq!(got, sent);
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused() {
+        let mut incoming = Incoming::default();
+        incoming.buffer().resize(MAX_MESSAGE_BYTES, b' ');
+        assert!(incoming.take::<ToAgent>().unwrap().is_none());
+        incoming.buffer().extend_from_slice(b"  ");
+        assert!(matches!(incoming.take::<ToAgent>(), Err(ProtocolError::TooLong)));
+    }
+
+    #[test]
+    fn the_form_on_the_wire_is_fixed() {
+        let line = to_line(&FromAgent::Exited { rank: 1, pid: 7, code: None, signal: Some(9) }).unwrap();
+        assert_eq!(line, b"{\"type\":\"exited\",\"rank\":1,\"pid\":7,\"code\":null,\"signal\":9}\n");
+        let mut incoming = Incoming::default();
+        incoming.buffer().extend_from_slice(b"{\"type\":\"dance\"}\n");
+        assert!(matches!(incoming.take::<ToAgent>(), Err(ProtocolError::Malformed(_))));
+    }
+
+    #[test]
+    fn values_of_the_environment_are_not_shown() {
+        let spec = RankSpec {
+            rank: 0,
+            program: "train".into(),
+            args: vec!["--token=hidden".into()],
+            env: BTreeMap::from([("KEY".to_owned(), "hidden".to_owned())]),
+            env_remove: vec![],
+            cwd: "/".into(),
+            log_path: "/dev/null".into(),
+        };
+        let shown = format!("{spec:?}");
+        assert!(shown.contains("KEY") && !shown.contains("hidden"), "{shown}");
+    }
+}

@@ -1,0 +1,64 @@
+//! What a failed rank left behind: the end of its log, found from the end of the file, and the error file that
+//! torchrun's convention has workers write.
+
+use std::{
+    fs::File,
+    io::{Read, Seek, SeekFrom},
+    path::Path,
+};
+
+use serde_json::Value;
+
+use super::machine::Evidence;
+use crate::base::tail::last_lines_offset;
+
+const LINES: usize = 50;
+/// No more of a log is shown, whatever its lines are like.
+const BYTES: u64 = 16 * 1024;
+const ERROR_FILE_BYTES: u64 = 1024 * 1024;
+
+/// Reads what a rank left; what cannot be read is left out.
+pub(super) fn evidence(log: &Path, error_file: &Path) -> Evidence {
+    Evidence { log_tail: log_tail(log).unwrap_or_default(), message: error_message(error_file) }
+}
+
+fn log_tail(path: &Path) -> std::io::Result<Vec<String>> {
+    let mut file = File::open(path)?;
+    let size = file.metadata()?.len();
+    let start = last_lines_offset(&file, LINES)?.max(size.saturating_sub(BYTES));
+    file.seek(SeekFrom::Start(start))?;
+    let mut bytes = Vec::new();
+    file.take(BYTES).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes)
+        .lines()
+        .map(|line| line.rsplit('\r').next().unwrap_or(line).to_owned())
+        .collect())
+}
+
+/// The message of a `TORCHELASTIC_ERROR_FILE`: `{"message": {"message": …}}`, or a plain string.
+fn error_message(path: &Path) -> Option<String> {
+    let mut text = String::new();
+    File::open(path).ok()?.take(ERROR_FILE_BYTES).read_to_string(&mut text).ok()?;
+    let json: Value = serde_json::from_str(&text).ok()?;
+    let message = json.get("message")?;
+    message.get("message").unwrap_or(message).as_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_the_log_and_the_rank_s_own_word_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, error) = (dir.path().join("log"), dir.path().join("error.json"));
+        let lines: String = (0..100).map(|i| format!("line {i}\n")).collect();
+        std::fs::write(&log, format!("{lines}  0%\r 50%\r100%\nValueError: b\u{0}oom\n").as_bytes()).unwrap();
+        std::fs::write(&error, r#"{"message": {"message": "ValueError: boom", "extraInfo": {}}}"#).unwrap();
+        let found = evidence(&log, &error);
+        assert_eq!(found.log_tail.len(), LINES);
+        assert_eq!(found.log_tail.get(LINES - 2..).unwrap(), ["100%", "ValueError: b\u{0}oom"]);
+        assert_eq!(found.message.as_deref(), Some("ValueError: boom"));
+        assert_eq!(evidence(&dir.path().join("none"), &dir.path().join("none")), Evidence::default());
+    }
+}

@@ -1,0 +1,24 @@
+//! The training controller: one drives one run, from registration to its final word. A plain machine decides
+//! ([`machine`]), a loop performs ([`run`]); workers live in a [`group::WorkerGroup`]; what is said to the head goes
+//! through the [`outbox`], so that training never waits for it.
+
+pub mod agent;
+mod agent_group;
+mod closure_group;
+mod failure;
+pub mod group;
+pub mod machine;
+mod outbox;
+mod policy;
+pub mod process;
+mod run;
+mod session;
+mod session_server;
+
+pub use agent_group::{AgentGroup, Launch};
+pub use closure_group::{ClosureGroup, TrainFn};
+pub use policy::FailurePolicy;
+pub use run::{
+    ControllerHandle, ControllerOptions, ControllerView, TrainController, TrainResult, default_stop_signal,
+};
+pub use session::{ReportAnswer, Session, SessionError, WorkerSession};

@@ -1,0 +1,415 @@
+//! The session: the worker's side of the conversation with its controller. One implementation, used through the unix
+//! socket by programs and directly by closures.
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tokio::sync::Notify;
+
+use crate::{
+    base::{Clock, Invalid, RunId, Timestamp, number},
+    model::{
+        commands::check_time,
+        metrics::{MetricValue, flatten},
+    },
+};
+
+/// Points that may wait for the head; beyond that the newest are dropped and counted. 24 bytes each and their keys.
+const WAITING_POINTS: usize = 4_000_000;
+
+/// What does not change while a run lives.
+#[derive(Clone, Debug, Serialize)]
+pub struct SessionInfo {
+    /// The run.
+    pub run_id: RunId,
+    /// Its name.
+    pub run_name: String,
+    /// Its experiment.
+    pub experiment: Option<String>,
+    /// Size of each group.
+    pub world_size: u32,
+    /// Where the run keeps its files.
+    pub storage_path: PathBuf,
+    /// Time between the stop signal and SIGKILL, ms.
+    pub grace_period_ms: i64,
+    /// What the user configured.
+    pub config: Map<String, Value>,
+}
+
+/// What a worker is told about itself.
+#[derive(Clone, Debug, Serialize)]
+pub struct Context {
+    /// What does not change.
+    #[serde(flatten)]
+    pub info: SessionInfo,
+    /// World rank.
+    pub rank: u32,
+    /// Rank on its node.
+    pub local_rank: u32,
+    /// How many ranks its node has.
+    pub local_world_size: u32,
+    /// Rank of its node.
+    pub node_rank: u32,
+    /// Ordinal of the attempt.
+    pub attempt: u32,
+    /// How many failed attempts came before.
+    pub restart_count: u32,
+    /// Sweep trial; none in training.
+    pub trial: Option<String>,
+    /// Latest checkpoint to resume from.
+    pub checkpoint: Option<String>,
+    /// Whether the run is to stop.
+    pub stop: bool,
+}
+
+/// One report of a worker.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkerReport {
+    /// Step; the run's report index if missing.
+    #[serde(default)]
+    pub step: Option<u64>,
+    /// When; now if missing.
+    #[serde(default)]
+    pub time_ms: Option<Timestamp>,
+    /// Values; nested objects are flattened with `/`.
+    pub metrics: Map<String, Value>,
+}
+
+/// The answer to a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ReportAnswer {
+    /// The worker is to leave its training function.
+    pub stop: bool,
+    /// How many reports of this rank came before, over all attempts.
+    pub report_index: u64,
+}
+
+/// Why a report was not taken.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum SessionError {
+    /// A value cannot be stored.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// There is no such rank.
+    #[error("the group has {world_size} ranks, there is no rank {rank}")]
+    NoSuchRank {
+        /// The rank that reported.
+        rank: u32,
+        /// Size of the group.
+        world_size: u32,
+    },
+}
+
+/// The conversation between a run's workers and its controller.
+#[derive(Debug)]
+pub struct Session {
+    info: SessionInfo,
+    clock: Arc<dyn Clock>,
+    attempt: AtomicU32,
+    restart_count: AtomicU32,
+    stop: AtomicBool,
+    waiting: Mutex<Waiting>,
+    /// Somebody put something in.
+    arrived: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Reports by attempt and rank, in order.
+    reports: HashMap<(u32, u32), Vec<Taken>>,
+    points: usize,
+    dropped: u64,
+    report_index: HashMap<u32, u64>,
+    last: LastReport,
+}
+
+/// A report that passed all checks.
+#[derive(Clone, Debug)]
+pub(super) struct Taken {
+    pub(super) step: u64,
+    pub(super) time: Timestamp,
+    pub(super) metrics: Vec<(String, f64)>,
+}
+
+/// What the progress display shows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LastReport {
+    /// Last step of rank 0.
+    pub step: Option<u64>,
+    /// Steps a second, over the last reports.
+    pub rate: Option<f64>,
+    /// Last values of rank 0.
+    pub metrics: Vec<(String, MetricValue)>,
+    since: Option<(Timestamp, u64)>,
+}
+
+/// The rate is taken over at least this long.
+const RATE_WINDOW: Duration = Duration::from_secs(2);
+/// Most values that the display keeps.
+const SHOWN_VALUES: usize = 16;
+
+impl Session {
+    pub(super) fn new(info: SessionInfo, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            info,
+            clock,
+            attempt: AtomicU32::new(0),
+            restart_count: AtomicU32::new(0),
+            stop: AtomicBool::new(false),
+            waiting: Mutex::default(),
+            arrived: Notify::new(),
+        }
+    }
+
+    /// What a worker is told about itself.
+    ///
+    /// # Errors
+    /// When there is no such rank.
+    pub fn context(&self, rank: u32) -> Result<Context, SessionError> {
+        self.check_rank(rank)?;
+        Ok(Context {
+            info: self.info.clone(),
+            rank,
+            local_rank: rank,
+            local_world_size: self.info.world_size,
+            node_rank: 0,
+            attempt: self.attempt.load(Ordering::Acquire),
+            restart_count: self.restart_count.load(Ordering::Acquire),
+            trial: None,
+            checkpoint: None,
+            stop: self.stops(),
+        })
+    }
+
+    /// Takes one report.
+    ///
+    /// # Errors
+    /// When a value cannot be stored: then nothing of the report is.
+    pub fn report(&self, rank: u32, report: WorkerReport) -> Result<ReportAnswer, SessionError> {
+        self.check_rank(rank)?;
+        let report_index = self.take(rank, report)?;
+        self.arrived.notify_one();
+        Ok(ReportAnswer { stop: self.stops(), report_index })
+    }
+
+    /// Takes many points of any rank, without waiting for anything.
+    ///
+    /// # Errors
+    /// When a value cannot be stored: then the points from that one on are not.
+    pub fn log(&self, rank: u32, points: Vec<WorkerReport>) -> Result<bool, SessionError> {
+        self.check_rank(rank)?;
+        for (i, point) in points.into_iter().enumerate() {
+            self.take(rank, point).map_err(|e| match e {
+                SessionError::Invalid(invalid) => {
+                    SessionError::Invalid(invalid.within(&format!("points[{i}]")))
+                }
+                other @ SessionError::NoSuchRank { .. } => other,
+            })?;
+        }
+        self.arrived.notify_one();
+        Ok(self.stops())
+    }
+
+    /// Whether the run is to stop.
+    #[must_use]
+    pub fn stops(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    pub(super) fn info(&self) -> &SessionInfo {
+        &self.info
+    }
+
+    /// A new attempt begins.
+    pub(super) fn begin_attempt(&self, attempt: u32, restart_count: u32) {
+        self.attempt.store(attempt, Ordering::Release);
+        self.restart_count.store(restart_count, Ordering::Release);
+        self.stop.store(false, Ordering::Release);
+    }
+
+    pub(super) fn request_stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    /// Waits until there may be reports to take.
+    pub(super) async fn arrived(&self) {
+        self.arrived.notified().await;
+    }
+
+    /// Takes everything that waits: by attempt and rank.
+    pub(super) fn take_reports(&self) -> Vec<((u32, u32), Vec<Taken>)> {
+        let mut waiting = self.waiting.lock();
+        waiting.points = 0;
+        let mut all: Vec<_> = waiting.reports.drain().collect();
+        all.sort_by_key(|(whose, _)| *whose);
+        all
+    }
+
+    /// What the progress display shows, and how many points were dropped.
+    pub(super) fn last_report(&self) -> (LastReport, u64) {
+        let waiting = self.waiting.lock();
+        (waiting.last.clone(), waiting.dropped)
+    }
+
+    fn take(&self, rank: u32, report: WorkerReport) -> Result<u64, SessionError> {
+        let now = self.clock.now();
+        let time = report.time_ms.unwrap_or(now);
+        check_time("time_ms", time, now)?;
+        if report.step.is_some_and(|step| i64::try_from(step).is_err()) {
+            return Err(Invalid::rule("step", format!("a step is at most {}", i64::MAX)).into());
+        }
+        let metrics = flatten(report.metrics)?;
+        let attempt = self.attempt.load(Ordering::Acquire);
+        let mut waiting = self.waiting.lock();
+        let counter = waiting.report_index.entry(rank).or_default();
+        let index = *counter;
+        *counter += 1;
+        let step = report.step.unwrap_or(index);
+        if rank == 0 {
+            waiting.last.note(step, now, &metrics);
+        }
+        if metrics.is_empty() {
+            return Ok(index);
+        }
+        if waiting.points + metrics.len() > WAITING_POINTS {
+            waiting.dropped += number::size(metrics.len());
+            return Ok(index);
+        }
+        waiting.points += metrics.len();
+        waiting.reports.entry((attempt, rank)).or_default().push(Taken { step, time, metrics });
+        Ok(index)
+    }
+
+    fn check_rank(&self, rank: u32) -> Result<(), SessionError> {
+        let world_size = self.info.world_size;
+        if rank < world_size { Ok(()) } else { Err(SessionError::NoSuchRank { rank, world_size }) }
+    }
+}
+
+impl LastReport {
+    fn note(&mut self, step: u64, now: Timestamp, metrics: &[(String, f64)]) {
+        match self.since {
+            Some((at, from)) if step >= from => {
+                let passed = now.since(at);
+                if passed >= RATE_WINDOW {
+                    let steps = number::float(i64::try_from(step - from).unwrap_or(i64::MAX));
+                    self.rate = Some(steps / passed.as_secs_f64());
+                    self.since = Some((now, step));
+                }
+            }
+            _ => self.since = Some((now, step)),
+        }
+        self.step = Some(step);
+        for (key, value) in metrics {
+            let room = self.metrics.len() < SHOWN_VALUES;
+            match self.metrics.iter_mut().find(|(known, _)| known == key) {
+                Some((_, last)) => *last = MetricValue(*value),
+                None if room => self.metrics.push((key.clone(), MetricValue(*value))),
+                None => {}
+            }
+        }
+    }
+}
+
+/// The session as one rank has it: what a train function in Rust gets.
+#[derive(Clone, Debug)]
+pub struct WorkerSession {
+    session: Arc<Session>,
+    context: Context,
+}
+
+impl WorkerSession {
+    pub(super) fn new(session: Arc<Session>, context: Context) -> Self {
+        Self { session, context }
+    }
+
+    /// Who this worker is.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Reports metrics at a step (the report index if none). Leave the train function when the answer says stop.
+    ///
+    /// # Errors
+    /// When a value cannot be stored: a key that is not printable.
+    pub fn report<'a>(
+        &self,
+        step: Option<u64>,
+        metrics: impl IntoIterator<Item = (&'a str, f64)>,
+    ) -> Result<ReportAnswer, SessionError> {
+        let value = |x| serde_json::to_value(MetricValue(x)).unwrap_or_default();
+        let metrics = metrics.into_iter().map(|(key, x)| (key.to_owned(), value(x))).collect();
+        self.session.report(self.context.rank, WorkerReport { step, time_ms: None, metrics })
+    }
+
+    /// Whether the run is to stop.
+    #[must_use]
+    pub fn stops(&self) -> bool {
+        self.session.stops()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::ManualClock;
+
+    fn session() -> Session {
+        let info = SessionInfo {
+            run_id: RunId::generate(),
+            run_name: "r".into(),
+            experiment: None,
+            world_size: 2,
+            storage_path: "/".into(),
+            grace_period_ms: 0,
+            config: Map::new(),
+        };
+        Session::new(info, Arc::new(ManualClock::at(Timestamp::from_ms(1_800_000_000_000))))
+    }
+
+    fn report(json: Value) -> WorkerReport {
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn a_report_without_a_step_gets_the_run_s_report_index_over_all_attempts() {
+        let session = session();
+        for _ in 0..3 {
+            session.report(0, report(serde_json::json!({"metrics": {"a": 1}}))).unwrap();
+        }
+        session.begin_attempt(1, 1);
+        let answer = session.report(0, report(serde_json::json!({"metrics": {"a": 1}}))).unwrap();
+        assert_eq!(answer, ReportAnswer { stop: false, report_index: 3 });
+        let steps = |taken: &[Taken]| taken.iter().map(|t| t.step).collect::<Vec<_>>();
+        let all = session.take_reports();
+        assert_eq!(
+            all.iter().map(|(w, t)| (*w, steps(t))).collect::<Vec<_>>(),
+            [((0, 0), vec![0, 1, 2]), ((1, 0), vec![3])]
+        );
+        assert!(session.take_reports().is_empty());
+    }
+
+    #[test]
+    fn a_bad_value_is_refused_by_name_and_a_stop_is_told() {
+        let session = session();
+        let bad =
+            session.report(1, report(serde_json::json!({"metrics": {"a": 1, "b": {"c": "x"}}}))).unwrap_err();
+        assert!(matches!(bad, SessionError::Invalid(e) if e.field == "metrics.b/c"));
+        assert!(session.take_reports().is_empty());
+        assert!(session.report(2, report(serde_json::json!({"metrics": {}}))).is_err());
+        session.request_stop();
+        assert!(session.report(1, report(serde_json::json!({"metrics": {"a": "NaN"}}))).unwrap().stop);
+    }
+}

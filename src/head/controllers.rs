@@ -1,0 +1,186 @@
+//! What controllers say: state, attempts, workers, metrics, heartbeats, the end.
+
+use axum::{
+    Json,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use super::{
+    extract::{ApiJson, ApiPath, ControllerToken},
+    problem::{AnyProblem, Problem, WriteProblem},
+    router::HeadOptions,
+    runs::raw,
+};
+use crate::{
+    base::{AttemptId, RunId, Secret, Timestamp},
+    model::{
+        commands::{
+            AttemptRunning, BeginAttempt, EndAttempt, EndRun, HeartbeatAnswer, Heartbeats, RunVerb, SetState,
+            WorkerChanges,
+        },
+        metrics::ReportBatch,
+        view::TrainRun,
+    },
+};
+
+/// The answer to a write: the run as it is listed now.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Written {
+    /// The run.
+    #[schema(value_type = TrainRun)]
+    run: Box<RawValue>,
+}
+
+async fn say(
+    head: &HeadOptions,
+    run: &RunId,
+    token: &Secret,
+    verb: RunVerb,
+) -> Result<Json<Written>, Problem> {
+    let ack = head.state.say(run, token, verb).await?;
+    Ok(Json(Written { run: raw(&ack)? }))
+}
+
+/// The controller's state changed. Only transitions that the state machine has are taken.
+#[utoipa::path(post, path = "/api/train/runs/{run_id}/state", tag = "controller", params(("run_id" = RunId, Path)),
+    responses((status = 200, body = inline(Written)), AnyProblem, WriteProblem))]
+pub(super) async fn set_state(
+    State(head): State<HeadOptions>,
+    ApiPath(run): ApiPath<RunId>,
+    ControllerToken(token): ControllerToken,
+    ApiJson(body): ApiJson<SetState>,
+) -> Result<Json<Written>, Problem> {
+    say(&head, &run, &token, RunVerb::SetState(body)).await
+}
+
+/// The answer to a new attempt.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Begun {
+    /// The attempt.
+    attempt: BegunAttempt,
+    /// The run.
+    #[schema(value_type = TrainRun)]
+    run: Box<RawValue>,
+}
+
+/// A new attempt.
+#[derive(Serialize, ToSchema)]
+pub(super) struct BegunAttempt {
+    /// The id that the controller chose.
+    attempt_id: AttemptId,
+}
+
+/// A worker group is being placed. The same attempt id again is the same attempt.
+#[utoipa::path(post, path = "/api/train/runs/{run_id}/attempts", tag = "controller", params(("run_id" = RunId, Path)),
+    responses((status = 201, body = inline(Begun)), AnyProblem, WriteProblem))]
+pub(super) async fn begin_attempt(
+    State(head): State<HeadOptions>,
+    ApiPath(run): ApiPath<RunId>,
+    ControllerToken(token): ControllerToken,
+    ApiJson(body): ApiJson<BeginAttempt>,
+) -> Result<Response, Problem> {
+    let attempt_id = body.attempt_id.clone();
+    let ack = head.state.say(&run, &token, RunVerb::BeginAttempt(body)).await?;
+    let begun = Begun { attempt: BegunAttempt { attempt_id }, run: raw(&ack)? };
+    Ok((StatusCode::CREATED, Json(begun)).into_response())
+}
+
+/// The workers of an attempt run.
+#[utoipa::path(post, path = "/api/train/runs/{run_id}/attempts/{attempt_id}/running", tag = "controller",
+    params(("run_id" = RunId, Path), ("attempt_id" = AttemptId, Path)),
+    responses((status = 200, body = inline(Written)), AnyProblem, WriteProblem))]
+pub(super) async fn run_attempt(
+    State(head): State<HeadOptions>,
+    ApiPath((run, attempt)): ApiPath<(RunId, AttemptId)>,
+    ControllerToken(token): ControllerToken,
+    ApiJson(body): ApiJson<AttemptRunning>,
+) -> Result<Json<Written>, Problem> {
+    say(&head, &run, &token, RunVerb::AttemptRunning(attempt, body)).await
+}
+
+/// Single workers changed.
+#[utoipa::path(post, path = "/api/train/runs/{run_id}/attempts/{attempt_id}/workers", tag = "controller",
+    params(("run_id" = RunId, Path), ("attempt_id" = AttemptId, Path)),
+    responses((status = 200, body = inline(Written)), AnyProblem, WriteProblem))]
+pub(super) async fn change_workers(
+    State(head): State<HeadOptions>,
+    ApiPath((run, attempt)): ApiPath<(RunId, AttemptId)>,
+    ControllerToken(token): ControllerToken,
+    ApiJson(body): ApiJson<WorkerChanges>,
+) -> Result<Json<Written>, Problem> {
+    say(&head, &run, &token, RunVerb::ChangeWorkers(attempt, body)).await
+}
+
+/// An attempt ended. The same end again changes nothing.
+#[utoipa::path(post, path = "/api/train/runs/{run_id}/attempts/{attempt_id}/end", tag = "controller",
+    params(("run_id" = RunId, Path), ("attempt_id" = AttemptId, Path)),
+    responses((status = 200, body = inline(Written)), AnyProblem, WriteProblem))]
+pub(super) async fn end_attempt(
+    State(head): State<HeadOptions>,
+    ApiPath((run, attempt)): ApiPath<(RunId, AttemptId)>,
+    ControllerToken(token): ControllerToken,
+    ApiJson(body): ApiJson<EndAttempt>,
+) -> Result<Json<Written>, Problem> {
+    say(&head, &run, &token, RunVerb::EndAttempt(attempt, body)).await
+}
+
+/// The run ended. The same status again changes nothing; another one is refused.
+#[utoipa::path(post, path = "/api/train/runs/{run_id}/end", tag = "controller", params(("run_id" = RunId, Path)),
+    responses((status = 200, body = inline(Written)), AnyProblem, WriteProblem))]
+pub(super) async fn end_run(
+    State(head): State<HeadOptions>,
+    ApiPath(run): ApiPath<RunId>,
+    ControllerToken(token): ControllerToken,
+    ApiJson(body): ApiJson<EndRun>,
+) -> Result<Json<Written>, Problem> {
+    say(&head, &run, &token, RunVerb::End(Box::new(body))).await
+}
+
+/// The answer to a report.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Reported {
+    /// Points of the batch that are stored.
+    points: u64,
+    /// The batch's number.
+    seq: u64,
+}
+
+/// Stores metrics: all of the batch or, if a value is not a number, nothing of it. Renews the lease. A batch number that
+/// was stored before is acknowledged and stores nothing.
+#[utoipa::path(post, path = "/api/train/runs/{run_id}/reports", tag = "controller", params(("run_id" = RunId, Path)),
+    responses((status = 200, body = inline(Reported)), AnyProblem, WriteProblem))]
+pub(super) async fn report_metrics(
+    State(head): State<HeadOptions>,
+    ApiPath(run): ApiPath<RunId>,
+    ControllerToken(token): ControllerToken,
+    ApiJson(body): ApiJson<ReportBatch>,
+) -> Result<Json<Reported>, Problem> {
+    let seq = body.seq;
+    let points = head.state.report(&run, &token, body).await?;
+    Ok(Json(Reported { points, seq }))
+}
+
+/// The answer to heartbeats.
+#[derive(Serialize, ToSchema)]
+pub(super) struct HeartbeatAnswers {
+    /// For each run of the request, in order.
+    runs: Vec<HeartbeatAnswer>,
+    /// The server's time.
+    server_time_ms: Timestamp,
+}
+
+/// Controllers say that they live, for one run or for many. The answer says for each whether it shall stop.
+#[utoipa::path(post, path = "/api/train/heartbeats", tag = "controller",
+    responses((status = 200, body = inline(HeartbeatAnswers)), AnyProblem, WriteProblem))]
+pub(super) async fn send_heartbeats(
+    State(head): State<HeadOptions>,
+    ApiJson(body): ApiJson<Heartbeats>,
+) -> Result<Json<HeartbeatAnswers>, Problem> {
+    let runs = head.state.heartbeats(body.runs).await?;
+    Ok(Json(HeartbeatAnswers { runs, server_time_ms: head.state.now() }))
+}

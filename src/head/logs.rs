@@ -1,0 +1,251 @@
+//! Logs: raw bytes of a rank's file, by range, from the end, or as they come. Never loaded whole.
+
+use std::{fs::File, io, time::Duration};
+
+use axum::{
+    Json,
+    body::{Body, Bytes},
+    extract::State,
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::Response,
+};
+use futures_util::stream;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt, AsyncSeekExt};
+use tokio_util::io::ReaderStream;
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    extract::{ApiPath, ApiQuery},
+    problem::{AnyProblem, Problem},
+    router::HeadOptions,
+};
+use crate::{
+    base::{
+        Invalid, RunId,
+        tail::{Tail, last_lines_offset},
+    },
+    state::DataDir,
+};
+
+/// How often a followed log looks whether its run has ended.
+const ENDED: Duration = Duration::from_millis(500);
+/// Most lines that can be asked for from the end.
+const TAIL_LINES: usize = 1_000_000;
+
+/// The logs of a run.
+#[derive(Serialize, ToSchema)]
+pub(super) struct LogList {
+    /// One entry for each rank of each attempt that has written one.
+    logs: Vec<LogEntry>,
+}
+
+/// A log.
+#[derive(Serialize, ToSchema)]
+pub(super) struct LogEntry {
+    /// Ordinal of the attempt.
+    attempt: u32,
+    /// World rank.
+    rank: u32,
+    /// Its size.
+    size_bytes: u64,
+    /// Where it is, relative to the head's address.
+    url: String,
+}
+
+/// The logs of a run.
+#[utoipa::path(get, path = "/api/train/runs/{run_id}/logs", tag = "read", params(("run_id" = RunId, Path)),
+    responses((status = 200, body = inline(LogList)), AnyProblem))]
+pub(super) async fn list_logs(
+    State(head): State<HeadOptions>,
+    ApiPath(run): ApiPath<RunId>,
+) -> Result<Json<LogList>, Problem> {
+    let ranks = head.state.ranks(&run).await?;
+    let dir = head.state.data_dir().clone();
+    let entry = move |attempt, rank| {
+        let size_bytes = dir.open_beneath(&DataDir::log(&run, attempt, rank)).ok()?.metadata().ok()?.len();
+        let url = format!("api/train/runs/{run}/logs/{attempt}/{rank}");
+        Some(LogEntry { attempt, rank, size_bytes, url })
+    };
+    let logs = tokio::task::spawn_blocking(move || {
+        ranks
+            .into_iter()
+            .flat_map(|(a, ranks)| ranks.into_iter().map(move |r| (a, r)))
+            .filter_map(|(a, r)| entry(a, r))
+            .collect()
+    });
+    Ok(Json(LogList { logs: logs.await.map_err(|e| Problem::internal(&e.to_string()))? }))
+}
+
+/// Which part of a log is asked for.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct LogParams {
+    /// Only the last lines.
+    #[param(maximum = 1_000_000)]
+    tail: Option<u32>,
+    /// 1: go on as the log grows, until the run has ended.
+    #[param(minimum = 0, maximum = 1)]
+    follow: Option<u8>,
+}
+
+/// A rank's log, raw. `Range: bytes=a-b` gives a part; `x-log-offset` says where the first byte stands.
+#[utoipa::path(get, path = "/api/train/runs/{run_id}/logs/{attempt}/{rank}", tag = "read",
+    params(("run_id" = RunId, Path), ("attempt" = u32, Path), ("rank" = u32, Path), LogParams),
+    responses((status = 200, body = Vec<u8>, content_type = "text/plain"),
+        (status = 206, body = Vec<u8>, content_type = "text/plain", description = "The range asked for."),
+        (status = 416, body = Problem, content_type = "application/problem+json", description = "Beyond its end."),
+        AnyProblem))]
+pub(super) async fn read_log(
+    State(head): State<HeadOptions>,
+    ApiPath((run, attempt, rank)): ApiPath<(RunId, u32, u32)>,
+    ApiQuery(params): ApiQuery<LogParams>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let ranks = head.state.ranks(&run).await?;
+    let path = DataDir::log(&run, attempt, rank);
+    if !ranks.iter().any(|(a, ranks)| *a == attempt && ranks.contains(&rank)) {
+        return Err(no_log(attempt, rank));
+    }
+    let follow = params.follow.unwrap_or(0) != 0;
+    let opened = head.state.data_dir().open_beneath(&path);
+    let file = match opened {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound && follow => {
+            let tail = Tail::new(&head.state.data_dir().root().join(path), 0);
+            return Ok(answer(StatusCode::OK, 0, following(head, run, tail)));
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(no_log(attempt, rank)),
+        Err(e) => return Err(Problem::internal(&format!("log {}: {e}", path.display()))),
+    };
+    let Part { file, start, end, status, size } = Part::of(file, &params, &headers).await?;
+    if follow {
+        let tail = Tail::of_file(file, start);
+        return Ok(answer(StatusCode::OK, start, following(head, run, tail)));
+    }
+    let failed = |e: io::Error| Problem::internal(&format!("log {}: {e}", path.display()));
+    let mut file = tokio::fs::File::from_std(file);
+    file.seek(io::SeekFrom::Start(start)).await.map_err(failed)?;
+    let body = Body::from_stream(ReaderStream::with_capacity(file.take(end - start), 64 * 1024));
+    let mut response = answer(status, start, body);
+    response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(end - start));
+    if status == StatusCode::PARTIAL_CONTENT
+        && let Ok(range) = HeaderValue::from_str(&format!("bytes {start}-{}/{size}", end.saturating_sub(1)))
+    {
+        response.headers_mut().insert(header::CONTENT_RANGE, range);
+    }
+    Ok(response)
+}
+
+/// Which bytes of a log are sent.
+struct Part {
+    file: File,
+    start: u64,
+    /// The byte after the last.
+    end: u64,
+    status: StatusCode,
+    size: u64,
+}
+
+impl Part {
+    async fn of(file: File, params: &LogParams, headers: &HeaderMap) -> Result<Self, Problem> {
+        let tail = params.tail.map(|n| usize::try_from(n).unwrap_or(usize::MAX));
+        if tail.is_some_and(|n| n > TAIL_LINES) {
+            return Err(Invalid::over("tail", TAIL_LINES, "lines").into());
+        }
+        let range = headers.get(header::RANGE).and_then(|v| v.to_str().ok()).map(str::to_owned);
+        let looked = tokio::task::spawn_blocking(move || {
+            let size = file.metadata()?.len();
+            let start = tail.map_or(Ok(0), |lines| last_lines_offset(&file, lines))?;
+            Ok::<_, io::Error>((file, size, start))
+        });
+        let (file, size, start) = looked
+            .await
+            .map_err(io::Error::other)
+            .flatten()
+            .map_err(|e| Problem::internal(&format!("a log cannot be read: {e}")))?;
+        // A range that is not understood is ignored, as RFC 9110 has it.
+        let Some((from, to)) = range.as_deref().filter(|_| tail.is_none()).and_then(|r| parse_range(r, size))
+        else {
+            return Ok(Self { file, start, end: size.max(start), status: StatusCode::OK, size });
+        };
+        if from >= size {
+            let detail = format!("the log has {size} bytes");
+            return Err(Problem::new(
+                StatusCode::RANGE_NOT_SATISFIABLE,
+                "beyond-end",
+                "Beyond its end",
+                detail,
+            ));
+        }
+        Ok(Self { file, start: from, end: to.min(size), status: StatusCode::PARTIAL_CONTENT, size })
+    }
+}
+
+/// First byte and the byte after the last of `bytes=a-b`, `bytes=a-` or `bytes=-n`.
+fn parse_range(range: &str, size: u64) -> Option<(u64, u64)> {
+    let (from, to) = range.strip_prefix("bytes=")?.split_once('-')?;
+    match (from.trim(), to.trim()) {
+        ("", suffix) => Some((size.saturating_sub(suffix.parse().ok()?), size)),
+        (from, "") => Some((from.parse().ok()?, size)),
+        (from, to) => {
+            let (from, to): (u64, u64) = (from.parse().ok()?, to.parse().ok()?);
+            (from <= to).then(|| (from, to.saturating_add(1)))
+        }
+    }
+}
+
+fn no_log(attempt: u32, rank: u32) -> Problem {
+    let detail = format!("rank {rank} of attempt {attempt} has no log here");
+    Problem::new(StatusCode::NOT_FOUND, "log-not-found", "No such log", detail)
+}
+
+fn answer(status: StatusCode, offset: u64, body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    // Text for a browser to show, which `nosniff` keeps it from taking for anything else.
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    headers.insert("x-log-offset", HeaderValue::from(offset));
+    response
+}
+
+/// The log as it grows, until its run has ended and all of it was sent.
+fn following(head: HeadOptions, run: RunId, tail: Tail) -> Body {
+    let next = |(head, run, mut tail): (HeadOptions, RunId, Tail)| async move {
+        loop {
+            let live = head.state.is_live(&run).unwrap_or(false);
+            match tail.available().await {
+                Ok(bytes) if !bytes.is_empty() => {
+                    return Some((Ok::<Bytes, io::Error>(bytes), (head, run, tail)));
+                }
+                Ok(_) if live => {}
+                Ok(_) => return None,
+                Err(e) => return Some((Err(e), (head, run, tail))),
+            }
+            tokio::select! {
+                _ = tokio::time::timeout(ENDED, tail.changed()) => {}
+                () = head.stop.cancelled() => return None,
+            }
+        }
+    };
+    Body::from_stream(stream::unfold((head, run, tail), next))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_as_rfc_9110_has_them() {
+        assert_eq!(parse_range("bytes=0-9", 100), Some((0, 10)));
+        assert_eq!(parse_range("bytes=90-", 100), Some((90, 100)));
+        assert_eq!(parse_range("bytes=-10", 100), Some((90, 100)));
+        assert_eq!(parse_range("bytes=-1000", 100), Some((0, 100)));
+        for bad in ["bytes=9-0", "bytes=a-b", "lines=0-1", "bytes=", "bytes=-"] {
+            assert_eq!(parse_range(bad, 100), None, "{bad}");
+        }
+    }
+}

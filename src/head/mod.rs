@@ -1,0 +1,21 @@
+//! TrainHead: the HTTP service over the StateActor. Holds no business rules: a handler takes a request apart, makes one
+//! call and answers.
+
+mod assets;
+mod controllers;
+mod docs;
+mod extract;
+mod guard;
+mod health;
+mod logs;
+mod metrics;
+mod problem;
+mod router;
+mod runs;
+mod serve;
+mod sse;
+
+pub use assets::Assets;
+pub use guard::AllowedHosts;
+pub use router::{HeadOptions, openapi, router};
+pub use serve::serve;

@@ -1,0 +1,98 @@
+//! The route table: every route on one screen, and the OpenAPI document that is made from it.
+
+use std::sync::Arc;
+
+use axum::{Extension, Router, extract::Request, http::Method, response::IntoResponse, routing::get};
+use tokio_util::sync::CancellationToken;
+use utoipa::OpenApi;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    assets, assets::Assets, controllers, docs, guard, guard::AllowedHosts, health, logs, metrics,
+    problem::Problem, runs, sse,
+};
+use crate::state::StateHandle;
+
+/// What the head needs.
+#[derive(Clone, Debug)]
+pub struct HeadOptions {
+    /// The state that it serves.
+    pub state: StateHandle,
+    /// Names under which it may be called.
+    pub hosts: AllowedHosts,
+    /// Where a proxy shows this head, `/` or `/ml/trainhead/`.
+    pub base_path: String,
+    /// The dashboard's files.
+    pub assets: Assets,
+    /// Streams end when this is cancelled.
+    pub stop: CancellationToken,
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "TrainHead",
+        description = "Starts, supervises, records and shows machine-learning training runs. Times are UNIX \
+            milliseconds. Unknown fields of a request are refused by name; unknown fields of an answer must be \
+            ignored. Errors are RFC 9457 problems."
+    ),
+    tags(
+        (name = "read", description = "For whoever looks at runs."),
+        (name = "controller", description = "For controllers: small, idempotent verbs that can be retried."),
+        (name = "people", description = "What people may ask of a run."),
+        (name = "head", description = "The head itself."),
+    )
+)]
+struct Api;
+
+fn api() -> OpenApiRouter<HeadOptions> {
+    OpenApiRouter::with_openapi(Api::openapi())
+        .routes(routes!(runs::list_runs, runs::register_run))
+        .routes(routes!(runs::show_run))
+        .routes(routes!(runs::list_events))
+        .routes(routes!(runs::stop_run))
+        .routes(routes!(metrics::list_metrics))
+        .routes(routes!(metrics::show_series))
+        .routes(routes!(logs::list_logs))
+        .routes(routes!(logs::read_log))
+        .routes(routes!(sse::follow_events))
+        .routes(routes!(controllers::set_state))
+        .routes(routes!(controllers::begin_attempt))
+        .routes(routes!(controllers::run_attempt))
+        .routes(routes!(controllers::change_workers))
+        .routes(routes!(controllers::end_attempt))
+        .routes(routes!(controllers::report_metrics))
+        .routes(routes!(controllers::send_heartbeats))
+        .routes(routes!(controllers::end_run))
+        .routes(routes!(health::check_health))
+        .routes(routes!(health::check_readiness))
+}
+
+/// The OpenAPI document, as it is served and committed.
+#[must_use]
+pub fn openapi() -> utoipa::openapi::OpenApi {
+    api().into_openapi()
+}
+
+/// The whole service.
+pub fn router(options: HeadOptions) -> Router {
+    let (routes, document) = api().split_for_parts();
+    let document = Arc::new(document);
+    routes
+        .route("/openapi.json", get(docs::show_document))
+        .merge(docs::pages())
+        .merge(assets::pages())
+        .fallback(no_route)
+        .method_not_allowed_fallback(no_method)
+        .layer(Extension(document))
+        .layer(axum::middleware::from_fn_with_state(options.clone(), guard::guard))
+        .with_state(options)
+}
+
+async fn no_route(request: Request) -> impl IntoResponse {
+    Problem::no_route(request.uri().path())
+}
+
+async fn no_method(method: Method) -> impl IntoResponse {
+    Problem::no_method(method.as_str())
+}

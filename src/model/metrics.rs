@@ -1,0 +1,413 @@
+//! Metrics: what a report may carry, and the points it becomes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use super::commands::check_time;
+use crate::base::{ActorId, Invalid, Timestamp, limits, number};
+
+/// A metric value: any 64-bit float. In JSON NaN and the infinities are the strings `"NaN"`, `"Infinity"` and
+/// `"-Infinity"`, accepted in any case.
+#[derive(Clone, Copy, Debug)]
+pub struct MetricValue(pub f64);
+
+impl PartialEq for MetricValue {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.to_bits() == other.0.to_bits() || (self.0.is_nan() && other.0.is_nan())
+    }
+}
+
+impl Serialize for MetricValue {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            x if x.is_finite() => serializer.serialize_f64(x),
+            x if x.is_nan() => serializer.serialize_str("NaN"),
+            x if x > 0.0 => serializer.serialize_str("Infinity"),
+            _ => serializer.serialize_str("-Infinity"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for MetricValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = MetricValue;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number, true, false, \"NaN\", \"Infinity\" or \"-Infinity\"")
+            }
+            fn visit_bool<E>(self, v: bool) -> Result<MetricValue, E> {
+                Ok(MetricValue(f64::from(u8::from(v))))
+            }
+            fn visit_f64<E>(self, v: f64) -> Result<MetricValue, E> {
+                Ok(MetricValue(v))
+            }
+            fn visit_i64<E>(self, v: i64) -> Result<MetricValue, E> {
+                Ok(MetricValue(number::float(v)))
+            }
+            fn visit_u64<E>(self, v: u64) -> Result<MetricValue, E> {
+                #[expect(
+                    clippy::as_conversions,
+                    reason = "the nearest float is what a metric of this size means"
+                )]
+                Ok(MetricValue(v as f64))
+            }
+            fn visit_str<E: de::Error>(self, v: &str) -> Result<MetricValue, E> {
+                named(v).map(MetricValue).ok_or_else(|| E::invalid_value(de::Unexpected::Str(v), &self))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+impl utoipa::PartialSchema for MetricValue {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
+        OneOfBuilder::new()
+            .item(ObjectBuilder::new().schema_type(Type::Number))
+            .item(ObjectBuilder::new().schema_type(Type::String).enum_values(Some([
+                "NaN",
+                "Infinity",
+                "-Infinity",
+            ])))
+            .description(Some("A 64-bit float; NaN and the infinities as strings."))
+            .into()
+    }
+}
+
+impl ToSchema for MetricValue {}
+
+fn named(text: &str) -> Option<f64> {
+    match text.to_ascii_lowercase().as_str() {
+        "nan" => Some(f64::NAN),
+        "infinity" | "inf" | "+infinity" | "+inf" => Some(f64::INFINITY),
+        "-infinity" | "-inf" => Some(f64::NEG_INFINITY),
+        _ => None,
+    }
+}
+
+/// Metrics of one writer. Either form or both.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReportBatch {
+    /// Who counts `seq`.
+    pub writer: ActorId,
+    /// The writer's own count of its batches, from 1: a number that was stored already is acknowledged and
+    /// stores nothing.
+    #[schema(minimum = 1)]
+    pub seq: u64,
+    /// Ordinal of the attempt.
+    #[serde(default)]
+    pub attempt: u32,
+    /// World rank.
+    #[serde(default)]
+    pub rank: u32,
+    /// Reports one by one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reports: Vec<Report>,
+    /// Reports as columns: the quick form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<Columns>,
+}
+
+/// One report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Report {
+    /// Step, from 0.
+    #[schema(minimum = 0)]
+    pub step: u64,
+    /// When; the server's receipt time if missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_ms: Option<Timestamp>,
+    /// Values by key; nested objects are flattened with `/`.
+    #[schema(value_type = Object)]
+    pub metrics: Map<String, Value>,
+}
+
+/// Reports as columns of equal length.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Columns {
+    /// Steps, from 0.
+    pub step: Vec<u64>,
+    /// Times; the server's receipt time if missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_ms: Option<Vec<Timestamp>>,
+    /// Values by key.
+    #[schema(value_type = Object)]
+    pub metrics: BTreeMap<String, Vec<MetricValue>>,
+}
+
+/// One value of one key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// Key.
+    pub key: Arc<str>,
+    /// Step.
+    pub step: i64,
+    /// When.
+    pub time: Timestamp,
+    /// Value.
+    pub value: f64,
+}
+
+impl ReportBatch {
+    /// The points of a batch: all of it, or none and the key that is wrong.
+    ///
+    /// # Errors
+    /// The first thing that cannot be stored, by name.
+    pub fn into_points(self, now: Timestamp) -> Result<Vec<Point>, Invalid> {
+        let mut points = Vec::new();
+        for (i, report) in self.reports.into_iter().enumerate() {
+            let at = |e: Invalid| e.within(&format!("reports[{i}]"));
+            let step = check_step(report.step).map_err(at)?;
+            let time = report.time_ms.unwrap_or(now);
+            check_time("time_ms", time, now).map_err(at)?;
+            for (key, value) in flatten(report.metrics).map_err(at)? {
+                points.push(Point { key: key.into(), step, time, value });
+            }
+            check_count(points.len())?;
+        }
+        if let Some(columns) = self.columns {
+            columns.append_to(&mut points, now).map_err(|e| e.within("columns"))?;
+        }
+        if points.is_empty() {
+            return Err(Invalid::rule(
+                "reports",
+                "a batch carries at least one metric, in reports or in columns",
+            ));
+        }
+        Ok(points)
+    }
+}
+
+impl Columns {
+    fn append_to(self, points: &mut Vec<Point>, now: Timestamp) -> Result<(), Invalid> {
+        let rows = self.step.len();
+        let times = self.time_ms.unwrap_or_else(|| vec![now; rows]);
+        if times.len() != rows {
+            return Err(Invalid::rule("time_ms", format!("{} times for {rows} steps", times.len())));
+        }
+        for time in &times {
+            check_time("time_ms", *time, now)?;
+        }
+        check_count(points.len().saturating_add(rows.saturating_mul(self.metrics.len())))?;
+        let steps: Vec<i64> = self.step.into_iter().map(check_step).collect::<Result<_, _>>()?;
+        for (key, values) in self.metrics {
+            check_key(&key)?;
+            if values.len() != rows {
+                let message = format!("{} values for {rows} steps", values.len());
+                return Err(Invalid::rule(format!("metrics.{key}"), message));
+            }
+            let key: Arc<str> = key.into();
+            for ((step, time), MetricValue(value)) in steps.iter().zip(&times).zip(values) {
+                points.push(Point { key: Arc::clone(&key), step: *step, time: *time, value });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_count(points: usize) -> Result<(), Invalid> {
+    if points > limits::REPORT_POINTS {
+        return Err(Invalid::over("reports", limits::REPORT_POINTS, "points in one request"));
+    }
+    Ok(())
+}
+
+fn check_step(step: u64) -> Result<i64, Invalid> {
+    i64::try_from(step).map_err(|_| Invalid::rule("step", format!("a step is at most {}", i64::MAX)))
+}
+
+/// Checks a metric key.
+///
+/// # Errors
+/// It must have 1 to 512 bytes of printable UTF-8.
+pub fn check_key(key: &str) -> Result<(), Invalid> {
+    let field =
+        || format!("metrics.{}", key.chars().filter(|c| !c.is_control()).take(80).collect::<String>());
+    if key.len() > limits::METRIC_KEY_BYTES {
+        return Err(Invalid::over(field(), limits::METRIC_KEY_BYTES, "bytes in a metric key"));
+    }
+    if key.is_empty() || key.chars().any(char::is_control) {
+        return Err(Invalid::rule(
+            field(),
+            "a metric key has at least one character and no control characters",
+        ));
+    }
+    Ok(())
+}
+
+/// The metrics of one report with nested objects flattened by `/`.
+///
+/// # Errors
+/// The first key whose value is not a number: nothing of the report is then stored.
+pub fn flatten(metrics: Map<String, Value>) -> Result<Vec<(String, f64)>, Invalid> {
+    fn walk(
+        prefix: &str,
+        members: Map<String, Value>,
+        depth: usize,
+        out: &mut Vec<(String, f64)>,
+    ) -> Result<(), Invalid> {
+        for (name, value) in members {
+            let key = if prefix.is_empty() { name } else { format!("{prefix}/{name}") };
+            let field = || format!("metrics.{}", key.chars().take(80).collect::<String>());
+            check_key(&key)?;
+            let value = match value {
+                Value::Number(n) => n.as_f64().filter(|x| x.is_finite()).ok_or_else(|| {
+                    Invalid::malformed(field(), "this number does not fit a 64-bit float; send \"Infinity\" if that is meant")
+                })?,
+                Value::Bool(b) => f64::from(u8::from(b)),
+                Value::String(text) => named(&text).ok_or_else(|| {
+                    Invalid::malformed(
+                        field(),
+                        "a metric is a number; of strings only \"NaN\", \"Infinity\" and \"-Infinity\" are taken",
+                    )
+                })?,
+                Value::Object(inner) => {
+                    if depth >= limits::SETTINGS_DEPTH {
+                        return Err(Invalid::over(field(), limits::SETTINGS_DEPTH, "levels of nesting"));
+                    }
+                    walk(&key, inner, depth + 1, out)?;
+                    continue;
+                }
+                Value::Null | Value::Array(_) => {
+                    return Err(Invalid::malformed(field(), "a metric is one number, not a list and not null"));
+                }
+            };
+            out.push((key, value));
+        }
+        Ok(())
+    }
+    let mut out = Vec::with_capacity(metrics.len());
+    walk("", metrics, 1, &mut out)?;
+    Ok(out)
+}
+
+/// What is known of one key of one run.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct MetricSummary {
+    /// Key.
+    pub key: String,
+    /// Points stored, of all attempts and ranks.
+    pub count: i64,
+    /// Lowest step.
+    pub first_step: i64,
+    /// Highest step.
+    pub last_step: i64,
+    /// Value at the highest step, of the newest attempt that reached it and its lowest rank.
+    pub last: MetricValue,
+    /// Least value; none if all are NaN.
+    pub min: Option<MetricValue>,
+    /// Greatest value; none if all are NaN.
+    pub max: Option<MetricValue>,
+    /// How many are NaN.
+    pub nan_count: i64,
+    /// Time of the value at the highest step.
+    pub last_time_ms: Timestamp,
+}
+
+/// Which of a writer's batches are in: all up to a number, and some beyond it that overtook others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeqSet {
+    upto: u64,
+    beyond: BTreeSet<u64>,
+}
+
+/// How far a batch may run ahead of one that is missing: a writer that skips more is not counting.
+const SEQ_WINDOW: u64 = 65_536;
+
+impl SeqSet {
+    /// Adds a number; whether it is new.
+    ///
+    /// # Errors
+    /// 0 is not a count, and a number far beyond a missing one shows that the writer does not count.
+    pub fn insert(&mut self, seq: u64) -> Result<bool, Invalid> {
+        if seq == 0 || seq.saturating_sub(self.upto) > SEQ_WINDOW {
+            return Err(Invalid::rule(
+                "seq",
+                format!("batches are counted from 1; up to {} are in", self.upto),
+            ));
+        }
+        if seq <= self.upto || !self.beyond.insert(seq) {
+            return Ok(false);
+        }
+        while self.beyond.remove(&(self.upto + 1)) {
+            self.upto += 1;
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_ms(1_800_000_000_000);
+
+    fn batch(json: Value) -> Result<Vec<Point>, Invalid> {
+        let mut whole = serde_json::json!({"writer": "w", "seq": 1});
+        whole.as_object_mut().unwrap().append(&mut json.as_object().unwrap().clone());
+        serde_json::from_value::<ReportBatch>(whole).unwrap().into_points(NOW)
+    }
+
+    #[test]
+    fn odd_floats_round_trip_in_json() {
+        for x in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 5e-324, 1.0, f64::MAX, 0.1 + 0.2] {
+            let json = serde_json::to_string(&MetricValue(x)).unwrap();
+            assert_eq!(serde_json::from_str::<MetricValue>(&json).unwrap(), MetricValue(x), "{json}");
+        }
+        assert!(serde_json::from_str::<MetricValue>("1e400").is_err());
+        assert!(serde_json::from_str::<MetricValue>("\"abc\"").is_err());
+    }
+
+    #[test]
+    fn both_forms_give_the_same_points() {
+        let a = batch(serde_json::json!({"reports": [
+            {"step": 1, "time_ms": NOW, "metrics": {"train": {"loss": 0.5}, "ok": true}},
+            {"step": 2, "time_ms": NOW, "metrics": {"train": {"loss": "nan"}, "ok": false}}]}))
+        .unwrap();
+        let b = batch(serde_json::json!({"columns": {"step": [1, 2], "time_ms": [NOW, NOW],
+            "metrics": {"ok": [true, false], "train/loss": [0.5, "NaN"]}}}))
+        .unwrap();
+        let sorted = |mut p: Vec<Point>| {
+            p.sort_by(|x, y| (&x.key, x.step).cmp(&(&y.key, y.step)));
+            p.into_iter().map(|p| (p.key, p.step, p.value.to_bits())).collect::<Vec<_>>()
+        };
+        assert_eq!(sorted(a), sorted(b));
+    }
+
+    #[test]
+    fn a_batch_is_new_once_in_whatever_order_batches_come() {
+        let mut set = SeqSet::default();
+        let fresh: Vec<bool> = [2, 1, 2, 4, 3, 1, 4].into_iter().map(|n| set.insert(n).unwrap()).collect();
+        assert_eq!(fresh, [true, true, false, true, true, false, false]);
+        assert_eq!(set, SeqSet { upto: 4, beyond: BTreeSet::new() });
+        assert!(set.insert(0).is_err() && set.insert(1 << 40).is_err());
+    }
+
+    #[test]
+    fn one_bad_value_refuses_the_whole_batch_by_name() {
+        for (bad, field) in [
+            (serde_json::json!({"good": 1, "train": {"name": "abc"}}), "reports[0].metrics.train/name"),
+            (serde_json::json!({"a": [1]}), "reports[0].metrics.a"),
+            (serde_json::json!({"a": null}), "reports[0].metrics.a"),
+            (serde_json::json!({"a\u{7}": 1}), "reports[0].metrics.a"),
+        ] {
+            let refused = batch(serde_json::json!({"reports": [{"step": 0, "metrics": bad}]})).unwrap_err();
+            assert_eq!(refused.field, field);
+        }
+        let seconds = batch(
+            serde_json::json!({"reports": [{"step": 0, "time_ms": 1_800_000_000, "metrics": {"a": 1}}]}),
+        );
+        assert!(seconds.unwrap_err().message.contains("milliseconds"));
+    }
+}

@@ -1,0 +1,31 @@
+//! The pure domain: runs, attempts, workers, their transitions, leases, metrics. Nothing here is async, does I/O
+//! or reads a clock; times are handed in.
+
+mod closed_enum;
+
+pub mod attempt;
+pub mod commands;
+pub mod downsample;
+pub mod event;
+pub mod failure;
+pub mod lease;
+pub mod metrics;
+pub mod names;
+pub mod phase;
+pub mod process;
+pub mod progress;
+pub mod record;
+pub mod refusal;
+pub mod run;
+pub mod transitions;
+pub mod view;
+pub mod worker;
+
+pub use attempt::{Attempt, AttemptStatus, EndReason};
+pub use event::{Actor, Event, EventKind, Trail};
+pub use failure::FirstFailure;
+pub use phase::{ControllerState, Phase, RunStatus};
+pub use process::ProcessIdentity;
+pub use record::RunRecord;
+pub use refusal::Refusal;
+pub use worker::{Exit, Worker, WorkerStatus};

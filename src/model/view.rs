@@ -1,0 +1,255 @@
+//! The shapes that the API answers with.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use super::{
+    Actor, Attempt, AttemptStatus, ControllerState, EndReason, Exit, FirstFailure, Phase, RunRecord,
+    RunStatus, Worker, WorkerStatus,
+    commands::Dataset,
+    metrics::MetricValue,
+    progress::ProgressView,
+    record::NumFailures,
+    run::{ActorStatus, Stop},
+};
+use crate::base::{Timestamp, number};
+
+/// A run as it stands in a list.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct TrainRun<'a> {
+    /// Identity.
+    pub id: &'a str,
+    /// Label for people.
+    pub name: &'a str,
+    /// Job it belongs to.
+    pub job_id: Option<&'a str>,
+    /// Experiment it belongs to.
+    pub experiment: Option<&'a str>,
+    /// The actor that drives it.
+    pub controller_actor_id: &'a str,
+    /// Whether that actor lives.
+    pub controller_actor_status: ActorStatus,
+    /// The controller's finer state, where it reports it.
+    pub controller_state: Option<ControllerState>,
+    /// STARTED, FINISHED, ERRORED or ABORTED.
+    pub run_status: RunStatus,
+    /// The phase that the status is derived from.
+    pub phase: Phase,
+    /// Why, in one sentence.
+    pub status_detail: Option<&'a str>,
+    /// Who ended it.
+    pub ended_by: Option<Actor>,
+    /// When it started.
+    pub start_time_ms: Timestamp,
+    /// When it ended; for a concluded run the controller's death or last contact.
+    pub end_time_ms: Option<Timestamp>,
+    /// How long it took; null while it lives.
+    pub duration_ms: Option<i64>,
+    /// When TrainHead noticed an end that it concluded.
+    pub noticed_at_ms: Option<Timestamp>,
+    /// When a stop was asked for.
+    pub stop_requested_at_ms: Option<Timestamp>,
+    /// How many attempts it has had.
+    pub num_attempts: usize,
+    /// Failures by budget.
+    pub num_failures: NumFailures,
+    /// Labels.
+    pub tags: &'a BTreeMap<String, String>,
+    /// Workers of the newest attempt, by world rank.
+    pub workers: Vec<WorkerView<'a>>,
+}
+
+/// A worker.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct WorkerView<'a> {
+    /// Identity as an actor.
+    pub actor_id: &'a str,
+    /// Rank in the group.
+    pub world_rank: u32,
+    /// Rank on its node.
+    pub local_rank: u32,
+    /// Rank of its node.
+    pub node_rank: u32,
+    /// Identity of its node.
+    pub node_id: &'a str,
+    /// Address of its node.
+    pub node_ip: &'a str,
+    /// Process id on its node.
+    pub pid: Option<u32>,
+    /// Devices it was given.
+    pub gpu_ids: &'a [String],
+    /// ALIVE or DEAD.
+    pub status: WorkerStatus,
+    /// How it ended.
+    pub exit: Option<&'a Exit>,
+    /// What it asked for.
+    #[schema(value_type = Object)]
+    pub resources: &'a Map<String, Value>,
+    /// Where its log is, relative to the head's address.
+    pub log_url: String,
+}
+
+/// A run in full.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct TrainRunDetail<'a> {
+    /// What stands in the list.
+    #[serde(flatten)]
+    pub run: TrainRun<'a>,
+    /// What it was started with.
+    #[schema(value_type = Object)]
+    pub settings: &'a Map<String, Value>,
+    /// Data sets that it reads.
+    pub datasets: &'a [Dataset],
+    /// Versions of frameworks.
+    pub framework_versions: &'a BTreeMap<String, String>,
+    /// Notes of people, Markdown.
+    pub notes: Option<&'a str>,
+    /// How many controllers it has had.
+    pub epoch: u32,
+    /// The stop that was asked for.
+    #[schema(value_type = Option<Object>)]
+    pub stop: Option<&'a Stop>,
+    /// What is known of its controller and its progress, and how.
+    pub evidence: Evidence,
+    /// Last values of its metrics.
+    #[schema(value_type = Object)]
+    pub last_metrics: BTreeMap<&'a str, MetricValue>,
+    /// All attempts, oldest first.
+    pub attempts: Vec<AttemptView<'a>>,
+    /// The first failure.
+    pub first_failure: Option<&'a FirstFailure>,
+    /// The server's time of this answer.
+    pub server_time_ms: Timestamp,
+}
+
+/// An attempt with its workers.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct AttemptView<'a> {
+    /// Identity.
+    pub attempt_id: &'a str,
+    /// 0, 1, 2 …
+    pub ordinal: u32,
+    /// Where it is.
+    pub status: AttemptStatus,
+    /// Why it ended.
+    pub end_reason: Option<EndReason>,
+    /// One sentence about it.
+    pub status_detail: Option<&'a str>,
+    /// When its placing began.
+    pub start_time_ms: Timestamp,
+    /// When it ended.
+    pub end_time_ms: Option<Timestamp>,
+    /// How many workers it asked for.
+    pub num_workers: u32,
+    /// Its workers by world rank.
+    pub workers: Vec<WorkerView<'a>>,
+}
+
+/// Three separate facts: process, contact, progress.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct Evidence {
+    /// The controller's process.
+    pub process: ProcessEvidence,
+    /// Its contact.
+    pub contact: ContactEvidence,
+    /// The run's progress.
+    pub progress: ProgressView,
+}
+
+/// What is known of the controller's process.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct ProcessEvidence {
+    /// `running` or `exited` if it is watched or was seen to end, else `unknown`.
+    pub state: &'static str,
+    /// Its pid.
+    pub pid: Option<u32>,
+    /// Its host.
+    pub host: Option<String>,
+    /// Who watches it.
+    pub observed_by: Option<&'static str>,
+    /// When it was last seen so.
+    pub observed_at_ms: Option<Timestamp>,
+}
+
+/// What is known of the controller's contact.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct ContactEvidence {
+    /// Last contact, by the server's clock.
+    pub last_contact_ms: Timestamp,
+    /// How long a contact vouches for it.
+    pub lease_ttl_ms: i64,
+    /// When the lease ends; null for an ended run.
+    pub lease_expires_ms: Option<Timestamp>,
+    /// How far its clock is ahead of ours, if more than 5 s.
+    pub clock_skew_ms: Option<i64>,
+}
+
+impl RunRecord {
+    /// The run as it stands in a list. Nothing in it changes by the clock alone.
+    #[must_use]
+    pub fn view(&self) -> TrainRun<'_> {
+        let run = &self.run;
+        TrainRun {
+            id: run.id.as_str(),
+            name: &run.name,
+            job_id: run.job_id.as_deref(),
+            experiment: run.experiment.as_deref(),
+            controller_actor_id: self.controller.actor_id.as_str(),
+            controller_actor_status: self.controller.status,
+            controller_state: run.controller_state,
+            run_status: run.status(),
+            phase: run.phase,
+            status_detail: run.status_detail.as_deref(),
+            ended_by: run.ended_by,
+            start_time_ms: run.start_time,
+            end_time_ms: run.end_time,
+            duration_ms: run.duration().map(number::millis),
+            noticed_at_ms: run.noticed_at,
+            stop_requested_at_ms: run.stop.as_ref().map(|s| s.requested_at),
+            num_attempts: self.attempts.len(),
+            num_failures: self.num_failures(),
+            tags: &run.tags,
+            workers: self.newest_attempt().map(|a| self.worker_views(a)).unwrap_or_default(),
+        }
+    }
+
+    /// All attempts as they are shown.
+    #[must_use]
+    pub fn attempt_views(&self) -> Vec<AttemptView<'_>> {
+        self.attempts
+            .iter()
+            .map(|a| AttemptView {
+                attempt_id: a.id.as_str(),
+                ordinal: a.ordinal,
+                status: a.status,
+                end_reason: a.end_reason,
+                status_detail: a.status_detail.as_deref(),
+                start_time_ms: a.start_time,
+                end_time_ms: a.end_time,
+                num_workers: a.num_workers,
+                workers: self.worker_views(a),
+            })
+            .collect()
+    }
+
+    fn worker_views<'a>(&'a self, attempt: &'a Attempt) -> Vec<WorkerView<'a>> {
+        let view = |w: &'a Worker| WorkerView {
+            actor_id: w.actor_id.as_str(),
+            world_rank: w.world_rank,
+            local_rank: w.local_rank,
+            node_rank: w.node_rank,
+            node_id: &w.node_id,
+            node_ip: &w.node_ip,
+            pid: w.pid,
+            gpu_ids: &w.gpu_ids,
+            status: w.status,
+            exit: w.exit.as_ref(),
+            resources: &w.resources,
+            log_url: format!("api/train/runs/{}/logs/{}/{}", self.run.id, attempt.ordinal, w.world_rank),
+        };
+        attempt.workers.values().map(view).collect()
+    }
+}

@@ -1,0 +1,450 @@
+//! Deciding: a plain function from a command and the records in memory to changed records, rows to write and an answer
+//! to send once they are written. No I/O, no waiting.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use super::{
+    Ack, StateError,
+    command::{Command, Points, Reply},
+    index::RunIndex,
+    live::LiveMap,
+    processes::{ProcessWatch, Sight},
+    working_set::{WorkingSet, stop_limit},
+};
+use crate::{
+    base::{Invalid, RunId, Secret, Timestamp, limits},
+    model::{
+        Refusal, RunRecord, Trail,
+        commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration, RunVerb, StopRun},
+        progress::Progress,
+        transitions::Conclusion,
+    },
+    store::{
+        Batch, Contact, ListedRun,
+        metrics::{PointRow, WriterRow},
+    },
+};
+
+/// One group commit in the making.
+#[derive(Default)]
+pub(super) struct Group {
+    pub(super) batch: Batch,
+    /// Runs that changed, with what changed of them.
+    pub(super) touched: HashMap<RunId, Trail>,
+    /// Runs that are at hand only for this group.
+    pub(super) visited: Vec<RunId>,
+    /// Runs whose progress moved, for the ticks to browsers; with the points that came.
+    pub(super) reported: HashMap<RunId, usize>,
+    answers: Vec<Answer>,
+}
+
+/// Sends an answer; `None` means that the commit succeeded.
+type Answer = Box<dyn FnOnce(Option<StateError>, &RunIndex) + Send>;
+
+/// The surroundings of a decision.
+#[derive(Clone, Copy)]
+pub(super) struct Around<'a> {
+    pub(super) live: &'a LiveMap,
+    pub(super) processes: &'a ProcessWatch,
+    pub(super) now: Timestamp,
+    pub(super) monotonic: Duration,
+}
+
+impl Group {
+    fn answer<T: Send + 'static>(&mut self, reply: Reply<T>, result: Result<T, StateError>) {
+        self.answers.push(Box::new(move |failed, _| {
+            // A caller that is gone needs no answer.
+            let _ = reply.send(failed.map_or(result, Err));
+        }));
+    }
+
+    /// Answers with the run as it is listed after the commit.
+    fn answer_listed<T: Send + 'static>(
+        &mut self,
+        reply: Reply<T>,
+        run: RunId,
+        result: Result<(), StateError>,
+        make: impl FnOnce(Ack) -> T + Send + 'static,
+    ) {
+        self.answers.push(Box::new(move |failed, index| {
+            let doc = index.get(&run).map(|entry| entry.doc.clone()).unwrap_or_default();
+            let _ = reply.send(failed.map_or(result, Err).map(|()| make(Ack { doc })));
+        }));
+    }
+
+    /// Sends all answers.
+    pub(super) fn settle(self, failed: Option<&StateError>, index: &RunIndex) {
+        for answer in self.answers {
+            answer(failed.cloned(), index);
+        }
+    }
+
+    /// Lets go of runs that were at hand only for this group.
+    pub(super) fn settle_visited(&mut self, set: &mut WorkingSet) {
+        set.evict(std::mem::take(&mut self.visited));
+    }
+
+    /// Collects the rows of all runs that changed; gives the lists' new entries.
+    pub(super) fn seal(&mut self, set: &mut WorkingSet) -> Vec<ListedRun> {
+        let mut listed = Vec::new();
+        for (id, trail) in &mut self.touched {
+            let Some(record) = set.records.get(id) else { continue };
+            // A view holds nothing that JSON cannot.
+            let doc = serde_json::to_string(&record.view()).unwrap_or_default();
+            for event in &mut trail.events {
+                event.id = set.next_event_id;
+                set.next_event_id += 1;
+            }
+            self.batch.record(record, &doc, trail);
+            self.batch.events(trail.events.iter().cloned());
+            let run = &record.run;
+            listed.push(ListedRun {
+                texts: ListedRun::texts(id, &run.name, run.job_id.as_deref(), &run.tags),
+                id: id.clone(),
+                start_time: run.start_time,
+                status: run.status(),
+                doc,
+            });
+        }
+        listed
+    }
+}
+
+impl WorkingSet {
+    /// Decides one command.
+    pub(super) fn apply(&mut self, command: Command, group: &mut Group, around: Around<'_>) {
+        group.visited.extend(command.runs());
+        match command {
+            Command::Register { run, body, reply } => match self.register(&run, *body, group, around) {
+                Ok(registration) => group.answer_listed(reply, run, Ok(()), move |ack| (registration, ack)),
+                Err(e) => group.answer(reply, Err(e)),
+            },
+            Command::Verb { run, token, verb, reply } => {
+                let result = self.verb(&run, &token, verb, group, around);
+                group.answer_listed(reply, run, result.map_err(Into::into), |ack| ack);
+            }
+            Command::Stop { run, body, reply } => {
+                let result = self.stop(&run, body, group, around);
+                group.answer_listed(reply, run, result.map_err(Into::into), |ack| ack);
+            }
+            Command::Report { run, token, points, reply } => {
+                let result = self.report(&run, &token, points, group, around).map_err(Into::into);
+                group.answer(reply, result);
+            }
+            Command::Heartbeats { beats, reply } => {
+                let answers = beats.into_iter().map(|beat| self.heartbeat(beat, group, around)).collect();
+                group.answer(reply, Ok(answers));
+            }
+            Command::Reconcile { reply } => {
+                self.reconcile(group, around);
+                group.answer(reply, Ok(()));
+            }
+        }
+    }
+
+    fn register(
+        &mut self,
+        id: &RunId,
+        body: RegisterRun,
+        group: &mut Group,
+        around: Around<'_>,
+    ) -> Result<Registration, StateError> {
+        let body_hash = body_hash(&body);
+        let actor = body.controller.actor_id.clone();
+        let token = |key: &crate::base::secret::SigningKey, epoch: u32| {
+            key.token(&[id.as_str(), &epoch.to_string(), actor.as_str()])
+        };
+        let (epoch, created) = match self.records.get_mut(id) {
+            None => {
+                let mut trail = Trail::default();
+                let hash = token(&self.key, 1).hash();
+                let record = RunRecord::register(id.clone(), body, body_hash, hash, around.now, &mut trail);
+                self.bring_to_life(
+                    &record,
+                    Progress::default(),
+                    around.live,
+                    around.processes,
+                    around.monotonic,
+                );
+                self.records.insert(id.clone(), record);
+                group.touched.insert(id.clone(), trail);
+                (1, true)
+            }
+            Some(record) if record.controller.actor_id == actor && record.run.body_hash == body_hash => {
+                let epoch = record.controller.epoch;
+                self.heard_of(id, None, "the controller registered again", group, around);
+                (epoch, false)
+            }
+            Some(record) if record.run.concluded.is_some() || body.takeover => {
+                let epoch = record.controller.epoch + 1;
+                let trail = group.touched.entry(id.clone()).or_default();
+                record.take_over(body, token(&self.key, epoch).hash(), around.now, trail)?;
+                record.run.body_hash = body_hash;
+                let record = record.clone();
+                let known = around.live.remove(id).map(|l| l.progress);
+                let progress = known.or_else(|| self.rested.remove(id)).unwrap_or_default();
+                around.processes.forget(id);
+                self.bring_to_life(&record, progress, around.live, around.processes, around.monotonic);
+                (epoch, true)
+            }
+            Some(record) if record.run.phase.is_terminal() => {
+                return Err(Refusal::RunEnded(record.run.status()).into());
+            }
+            Some(_) => return Err(Refusal::RunExists(id.clone()).into()),
+        };
+        let name = self.records.get(id).map(|r| r.run.name.clone()).unwrap_or_default();
+        Ok(Registration { run_id: id.clone(), name, token: token(&self.key, epoch), epoch, created })
+    }
+
+    fn verb(
+        &mut self,
+        id: &RunId,
+        token: &Secret,
+        verb: RunVerb,
+        group: &mut Group,
+        around: Around<'_>,
+    ) -> Result<(), Refusal> {
+        self.authorized(id, token)?;
+        // An end has its own way of coming back, after which its word stands.
+        if !matches!(verb, RunVerb::End(_)) {
+            self.heard_of(id, None, "the controller was heard of again", group, around);
+        }
+        let record = self.records.get_mut(id).ok_or_else(|| Refusal::RunNotFound(id.clone()))?;
+        let mut trail = Trail::default();
+        let moves_state = matches!(verb, RunVerb::SetState(_));
+        let now = around.now;
+        match verb {
+            RunVerb::SetState(body) => record.set_state(body, now, &mut trail)?,
+            RunVerb::BeginAttempt(body) => record.begin_attempt(body, now, &mut trail)?,
+            RunVerb::AttemptRunning(attempt, body) => {
+                record.attempt_running(&attempt, body, now, &mut trail)?
+            }
+            RunVerb::ChangeWorkers(attempt, body) => {
+                record.change_workers(&attempt, body, now, &mut trail)?
+            }
+            RunVerb::EndAttempt(attempt, body) => record.end_attempt(&attempt, body, now, &mut trail)?,
+            RunVerb::End(body) => record.end(*body, now, &mut trail)?,
+        }
+        let ended = record.run.phase.is_terminal();
+        if moves_state || !trail.events.is_empty() {
+            merge(group.touched.entry(id.clone()).or_default(), trail);
+        }
+        if ended {
+            self.let_rest(id, group, around);
+        }
+        Ok(())
+    }
+
+    fn stop(
+        &mut self,
+        id: &RunId,
+        body: StopRun,
+        group: &mut Group,
+        around: Around<'_>,
+    ) -> Result<(), Refusal> {
+        let record = self.records.get_mut(id).ok_or_else(|| Refusal::RunNotFound(id.clone()))?;
+        let mut trail = Trail::default();
+        record.request_stop(body, around.now, &mut trail)?;
+        if let Some(stop) = &record.run.stop {
+            self.stops.renew(id, stop_limit(stop, record.controller.lease_ttl), around.monotonic);
+        }
+        merge(group.touched.entry(id.clone()).or_default(), trail);
+        Ok(())
+    }
+
+    fn report(
+        &mut self,
+        id: &RunId,
+        token: &Secret,
+        batch: Points,
+        group: &mut Group,
+        around: Around<'_>,
+    ) -> Result<u64, Refusal> {
+        let record = self.authorized(id, token)?;
+        let Points { writer, seq, attempt, rank, points } = batch;
+        if usize::try_from(attempt).unwrap_or(usize::MAX) >= record.attempts.len().max(1) {
+            return Err(Refusal::AttemptNotFound { run: id.clone(), attempt: attempt.to_string() });
+        }
+        let Some(state) = self.metrics.get_mut(id) else { return Err(Refusal::RunNotFound(id.clone())) };
+        let mut new_keys: Vec<Arc<str>> =
+            points.iter().map(|p| &p.key).filter(|key| !state.keys.contains_key(*key)).cloned().collect();
+        new_keys.sort_unstable();
+        new_keys.dedup();
+        if state.keys.len() + new_keys.len() > limits::METRIC_KEYS {
+            return Err(Invalid::over("metrics", limits::METRIC_KEYS, "metric keys in a run").into());
+        }
+        let stored = state.writers.entry(writer.clone()).or_default();
+        let taken = u64::try_from(points.len()).unwrap_or(u64::MAX);
+        if !stored.insert(seq)? {
+            self.heard_of(id, None, "the controller reported again", group, around);
+            return Ok(taken);
+        }
+        group.batch.metric_writer(WriterRow { run_id: id.clone(), writer, stored: stored.clone() });
+        for key in new_keys {
+            group.batch.metric_key(self.next_metric_key_id, id, &key);
+            state.keys.insert(key, self.next_metric_key_id);
+            self.next_metric_key_id += 1;
+        }
+        let top = points.iter().map(|p| p.step).max().unwrap_or(0);
+        around.live.update(id, |facts| {
+            facts.progress.report(attempt, rank, top, around.now);
+            for point in points.iter().filter(|_| rank == 0) {
+                facts.progress.value(&point.key, attempt, point.step, point.value);
+            }
+        });
+        for point in &points {
+            if let Some(&key) = state.keys.get(&point.key) {
+                group.batch.metric_point(PointRow::new(key, rank, attempt, point));
+            }
+        }
+        *group.reported.entry(id.clone()).or_default() += points.len();
+        self.heard_of(id, None, "the controller reported again", group, around);
+        Ok(taken)
+    }
+
+    fn heartbeat(&mut self, beat: Heartbeat, group: &mut Group, around: Around<'_>) -> HeartbeatAnswer {
+        let Heartbeat { run_id, controller_token, time_ms, progress } = beat;
+        let problem = self.authorized(&run_id, &controller_token).err();
+        if problem.is_none() {
+            self.heard_of(&run_id, time_ms, "the controller was heard of again", group, around);
+            if let Some(step) = progress.and_then(|p| i64::try_from(p.step).ok()) {
+                let attempt =
+                    self.records.get(&run_id).and_then(|r| r.newest_attempt()).map_or(0, |a| a.ordinal);
+                around.live.update(&run_id, |facts| facts.progress.report(attempt, 0, step, around.now));
+            }
+        }
+        let record = self.records.get(&run_id);
+        let ended = record.filter(|r| r.run.phase.is_terminal()).map(|r| Refusal::RunEnded(r.run.status()));
+        let stop = record.and_then(|r| r.run.stop.as_ref()).filter(|_| problem.is_none());
+        HeartbeatAnswer {
+            epoch: record.map(|r| r.controller.epoch),
+            stop_requested: stop.is_some(),
+            stop_reason: stop.and_then(|s| s.reason.clone()),
+            grace_period_ms: stop.and_then(|s| s.grace_period_ms),
+            problem: problem.or(ended).map(|p| slug(&p).to_owned()),
+            run_id,
+        }
+    }
+
+    /// Concludes what is known to be dead: controllers whose process ended, whose lease ended, or who never confirmed a
+    /// stop. The cost follows their number, not the number of live runs.
+    pub(super) fn reconcile(&mut self, group: &mut Group, around: Around<'_>) {
+        let now = around.now;
+        for id in around.processes.take_ended() {
+            let Some(process) = self.records.get(&id).and_then(|r| r.controller.process.clone()) else {
+                continue;
+            };
+            around.live.update(&id, |facts| facts.sight = Sight::Gone);
+            let gone = Conclusion::process_gone(process.pid, &process.host, now, now);
+            self.conclude(&id, gone, group, around);
+        }
+        for id in self.leases.take_expired(around.monotonic) {
+            let Some(record) = self.records.get(&id) else { continue };
+            let facts = around.live.get(&id);
+            let last_contact = facts.as_ref().map_or(record.controller.last_contact, |f| f.last_contact);
+            let conclusion = match (&record.controller.process, facts.map(|f| f.sight)) {
+                (Some(p), Some(Sight::Gone)) => Conclusion::process_gone(p.pid, &p.host, last_contact, now),
+                _ => Conclusion::lease_expired(last_contact, record.controller.lease_ttl),
+            };
+            self.conclude(&id, conclusion, group, around);
+        }
+        for id in self.stops.take_expired(around.monotonic) {
+            let Some(stop) = self.records.get(&id).and_then(|r| r.run.stop.clone()) else { continue };
+            self.conclude(&id, Conclusion::stop_unconfirmed(&stop, now), group, around);
+        }
+    }
+
+    fn conclude(&mut self, id: &RunId, conclusion: Conclusion, group: &mut Group, around: Around<'_>) {
+        let Some(record) = self.records.get_mut(id) else { return };
+        if let Some(facts) = around.live.get(id) {
+            record.controller.last_contact = facts.last_contact;
+        }
+        record.conclude(conclusion, around.now, group.touched.entry(id.clone()).or_default());
+        group.visited.push(id.clone());
+        self.let_rest(id, group, around);
+    }
+
+    fn authorized(&self, id: &RunId, token: &Secret) -> Result<&RunRecord, Refusal> {
+        let record = self.records.get(id).ok_or_else(|| Refusal::RunNotFound(id.clone()))?;
+        record.authorize(token)?;
+        Ok(record)
+    }
+
+    /// The controller was heard of: its lease is renewed, and a run that was concluded comes back.
+    fn heard_of(
+        &mut self,
+        id: &RunId,
+        client_time: Option<Timestamp>,
+        reason: &str,
+        group: &mut Group,
+        around: Around<'_>,
+    ) {
+        let Some(record) = self.records.get_mut(id) else { return };
+        record.contact(client_time, around.now);
+        if record.run.concluded.is_some() {
+            record.come_back(around.now, reason, group.touched.entry(id.clone()).or_default());
+            let record = record.clone();
+            let progress = self.rested.remove(id).unwrap_or_default();
+            self.bring_to_life(&record, progress, around.live, around.processes, around.monotonic);
+        }
+        let (ttl, controller) =
+            (record_lease(self.records.get(id)), self.records.get(id).map(|r| &r.controller));
+        let (Some(ttl), Some(controller)) = (ttl, controller) else { return };
+        group.batch.contact(Contact {
+            run_id: id.clone(),
+            epoch: controller.epoch,
+            at: around.now,
+            clock_skew_ms: controller.clock_skew_ms,
+        });
+        self.leases.renew(id, ttl, around.monotonic);
+        around.live.update(id, |facts| {
+            facts.last_contact = around.now;
+            facts.clock_skew_ms = controller.clock_skew_ms;
+            facts.lease_deadline = around.monotonic.saturating_add(ttl);
+        });
+    }
+
+    /// An ended run is watched no more, and its progress is written down.
+    fn let_rest(&mut self, id: &RunId, group: &mut Group, around: Around<'_>) {
+        self.leases.remove(id);
+        self.stops.remove(id);
+        around.processes.forget(id);
+        if let Some(facts) = around.live.remove(id) {
+            group.batch.progress(id, &facts.progress);
+        }
+    }
+}
+
+/// The lease of a run that lives.
+fn record_lease(record: Option<&RunRecord>) -> Option<Duration> {
+    record.filter(|r| !r.run.phase.is_terminal()).map(|r| r.controller.lease_ttl)
+}
+
+fn merge(into: &mut Trail, from: Trail) {
+    let Trail { events, attempts, workers } = from;
+    into.events.extend(events);
+    into.attempts.extend(attempts);
+    into.workers.extend(workers);
+}
+
+/// The stable word for a refusal, in problems and heartbeats.
+pub(crate) const fn slug(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::RunNotFound(_) => "run-not-found",
+        Refusal::AttemptNotFound { .. } => "attempt-not-found",
+        Refusal::RunExists(_) => "run-exists",
+        Refusal::RunEnded(_) => "run-ended",
+        Refusal::StaleController { .. } => "stale-controller",
+        Refusal::WrongToken => "wrong-token",
+        Refusal::IllegalTransition { .. } => "illegal-transition",
+        Refusal::AttemptLive(_) => "attempt-live",
+        Refusal::Invalid(_) => "invalid",
+    }
+}
+
+/// The same body is the same registration, whatever it says of taking over.
+fn body_hash(body: &RegisterRun) -> String {
+    let plain = RegisterRun { takeover: false, ..body.clone() };
+    // Every part of the body has string keys, so that it always is JSON.
+    blake3::hash(&serde_json::to_vec(&plain).unwrap_or_default()).to_hex().to_string()
+}

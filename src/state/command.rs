@@ -1,0 +1,86 @@
+//! What can be asked of the StateActor.
+
+use tokio::sync::oneshot;
+
+use super::{Ack, StateError};
+use crate::{
+    base::{ActorId, RunId, Secret},
+    model::{
+        commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration, RunVerb, StopRun},
+        metrics::Point,
+    },
+};
+
+/// Where an answer goes. It is sent after the commit, or with the reason why there was none.
+pub(super) type Reply<T> = oneshot::Sender<Result<T, StateError>>;
+
+/// A batch of metrics whose points passed all checks.
+#[derive(Debug)]
+pub(super) struct Points {
+    pub(super) writer: ActorId,
+    pub(super) seq: u64,
+    pub(super) attempt: u32,
+    pub(super) rank: u32,
+    pub(super) points: Vec<Point>,
+}
+
+/// One command, typed.
+#[derive(Debug)]
+pub(super) enum Command {
+    Register {
+        run: RunId,
+        body: Box<RegisterRun>,
+        reply: Reply<(Registration, Ack)>,
+    },
+    Verb {
+        run: RunId,
+        token: Secret,
+        verb: RunVerb,
+        reply: Reply<Ack>,
+    },
+    Report {
+        run: RunId,
+        token: Secret,
+        points: Points,
+        reply: Reply<u64>,
+    },
+    Heartbeats {
+        beats: Vec<Heartbeat>,
+        reply: Reply<Vec<HeartbeatAnswer>>,
+    },
+    Stop {
+        run: RunId,
+        body: StopRun,
+        reply: Reply<Ack>,
+    },
+    /// Bring the records in line with what is known of the controllers.
+    Reconcile {
+        reply: Reply<()>,
+    },
+}
+
+impl Command {
+    /// The runs whose records it needs.
+    pub(super) fn runs(&self) -> Vec<RunId> {
+        match self {
+            Self::Register { run, .. }
+            | Self::Verb { run, .. }
+            | Self::Report { run, .. }
+            | Self::Stop { run, .. } => vec![run.clone()],
+            Self::Heartbeats { beats, .. } => beats.iter().map(|b| b.run_id.clone()).collect(),
+            Self::Reconcile { .. } => Vec::new(),
+        }
+    }
+
+    /// Answers that it was not carried out.
+    pub(super) fn refuse(self, error: StateError) {
+        // A caller that is gone needs no answer.
+        match self {
+            Self::Register { reply, .. } => drop(reply.send(Err(error))),
+            Self::Verb { reply, .. } | Self::Stop { reply, .. } => drop(reply.send(Err(error))),
+            Self::Report { reply, .. } => drop(reply.send(Err(error))),
+            Self::Heartbeats { reply, .. } => drop(reply.send(Err(error))),
+            Self::Reconcile { reply } => drop(reply.send(Err(error))),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The handle: the public verbs. Ids and times are made here, bodies are checked here, and everything that returns runs
+//! is reconciled first.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{
+    StateError, Subscription,
+    actor::Shared,
+    command::{Command, Points, Reply},
+};
+use crate::{
+    base::{Invalid, RunId, Secret, Timestamp, limits},
+    model::{
+        commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration, RunVerb, StopRun},
+        metrics::ReportBatch,
+    },
+};
+
+/// Talks to the StateActor. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct StateHandle {
+    sender: mpsc::Sender<Command>,
+    pub(super) shared: Arc<Shared>,
+}
+
+/// A write was committed.
+#[derive(Clone, Debug)]
+pub struct Ack {
+    /// The run as it is listed now, JSON.
+    pub doc: Bytes,
+}
+
+/// Whether the head can do its work.
+#[derive(Clone, Debug)]
+pub struct Readiness {
+    /// Why writes fail just now.
+    pub broken: Option<String>,
+    /// Age of the last good sweep, ms.
+    pub last_sweep_age_ms: i64,
+    /// Sweeps and commits that failed since the start.
+    pub failures: i64,
+    /// Size of the database, bytes.
+    pub database_bytes: u64,
+}
+
+impl StateHandle {
+    pub(super) fn new(sender: mpsc::Sender<Command>, shared: Arc<Shared>) -> Self {
+        Self { sender, shared }
+    }
+
+    /// Registers a run, or takes it over.
+    ///
+    /// # Errors
+    /// When a rule is broken, or the id belongs to another registration.
+    pub async fn register(&self, body: RegisterRun) -> Result<(Registration, Ack), StateError> {
+        body.check(self.shared.clock.now()).map_err(refused)?;
+        let run = body.id.clone().unwrap_or_else(RunId::generate);
+        self.reconcile().await?;
+        self.ask(|reply| Command::Register { run, body: Box::new(body), reply }).await
+    }
+
+    /// What the run's controller says about it.
+    ///
+    /// # Errors
+    /// When a rule is broken, the token is not the run's, or the state machine does not allow it.
+    pub async fn say(&self, run: &RunId, token: &Secret, verb: RunVerb) -> Result<Ack, StateError> {
+        verb.check(self.shared.clock.now()).map_err(refused)?;
+        self.ask(|reply| Command::Verb { run: run.clone(), token: token.clone(), verb, reply }).await
+    }
+
+    /// Stores metrics; the number of points taken.
+    ///
+    /// # Errors
+    /// When a value cannot be stored (then nothing is), or the token is not the run's.
+    pub async fn report(&self, run: &RunId, token: &Secret, batch: ReportBatch) -> Result<u64, StateError> {
+        let (writer, seq, attempt, rank) = (batch.writer.clone(), batch.seq, batch.attempt, batch.rank);
+        let points = batch.into_points(self.shared.clock.now()).map_err(refused)?;
+        let points = Points { writer, seq, attempt, rank, points };
+        self.ask(|reply| Command::Report { run: run.clone(), token: token.clone(), points, reply }).await
+    }
+
+    /// Controllers say that they live; an answer for each run, in order.
+    ///
+    /// # Errors
+    /// When too many runs are named.
+    pub async fn heartbeats(&self, beats: Vec<Heartbeat>) -> Result<Vec<HeartbeatAnswer>, StateError> {
+        if beats.len() > limits::HEARTBEAT_RUNS {
+            return Err(refused(Invalid::over("runs", limits::HEARTBEAT_RUNS, "runs in one heartbeat")));
+        }
+        self.ask(|reply| Command::Heartbeats { beats, reply }).await
+    }
+
+    /// Asks a run to stop.
+    ///
+    /// # Errors
+    /// When there is no such run, or it has ended.
+    pub async fn request_stop(&self, run: &RunId, body: StopRun) -> Result<Ack, StateError> {
+        body.check().map_err(refused)?;
+        self.reconcile().await?;
+        self.ask(|reply| Command::Stop { run: run.clone(), body, reply }).await
+    }
+
+    /// Brings the records in line with what is known of the controllers, if anything can be due.
+    ///
+    /// # Errors
+    /// When that could not be written.
+    pub async fn reconcile(&self) -> Result<(), StateError> {
+        if self.shared.anything_due() { self.ask(|reply| Command::Reconcile { reply }).await } else { Ok(()) }
+    }
+
+    /// Begins to listen to events, after the one with id `last_event_id` if it is given.
+    #[must_use]
+    pub fn subscribe(&self, last_event_id: Option<&str>) -> Subscription {
+        self.shared.hub.subscribe(last_event_id)
+    }
+
+    /// The server's time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.shared.clock.now()
+    }
+
+    /// Whether the head can do its work.
+    ///
+    /// # Errors
+    /// When the store cannot even be read.
+    pub async fn readiness(&self) -> Result<Readiness, StateError> {
+        let shared = &self.shared;
+        let broken = shared.broken.read().as_ref().map(ToString::to_string);
+        Ok(Readiness {
+            broken,
+            last_sweep_age_ms: shared.clock.now().as_ms() - shared.last_sweep().as_ms(),
+            failures: shared.failures.load(Ordering::Relaxed),
+            database_bytes: shared.reader.size_bytes().await?,
+        })
+    }
+
+    async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, StateError> {
+        let (reply, answer) = oneshot::channel();
+        self.sender.try_send(command(reply)).map_err(|e| match e {
+            mpsc::error::TrySendError::Full(_) => StateError::Busy,
+            mpsc::error::TrySendError::Closed(_) => StateError::Stopping,
+        })?;
+        answer.await.unwrap_or(Err(StateError::Stopping))
+    }
+}
+
+fn refused(invalid: Invalid) -> StateError {
+    StateError::Refused(invalid.into())
+}

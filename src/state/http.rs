@@ -1,0 +1,190 @@
+//! The state of a head elsewhere, over its HTTP API.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::{Client, Method, Response, StatusCode};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::{ClientError, StateClient};
+use crate::{
+    base::{RunId, Secret, error::chain},
+    model::{
+        commands::{Heartbeat, HeartbeatAnswer, Heartbeats, RegisterRun, Registration, RunVerb},
+        metrics::ReportBatch,
+    },
+};
+
+/// No request of a controller waits longer.
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+
+/// A head's HTTP API.
+#[derive(Clone, Debug)]
+pub struct HttpState {
+    http: Client,
+    /// Address without a slash at its end.
+    base: String,
+}
+
+#[derive(Deserialize)]
+struct Problem {
+    r#type: String,
+    detail: String,
+}
+
+#[derive(Deserialize)]
+struct Registered {
+    run: RegisteredRun,
+    controller_token: Secret,
+    epoch: u32,
+}
+
+#[derive(Deserialize)]
+struct RegisteredRun {
+    id: RunId,
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct HeartbeatAnswers {
+    runs: Vec<HeartbeatAnswer>,
+}
+
+impl HttpState {
+    /// Talks to the head at `url`.
+    ///
+    /// # Errors
+    /// When no HTTP client can be made.
+    pub fn new(url: &str) -> Result<Self, ClientError> {
+        let http = Client::builder()
+            .timeout(REQUEST_LIMIT)
+            .tcp_nodelay(true)
+            .user_agent(concat!("trainhead/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|e| ClientError::Unreachable(chain(&e)))?;
+        Ok(Self { http, base: url.trim_end_matches('/').to_owned() })
+    }
+
+    /// The head's address.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.base
+    }
+
+    /// Whether a head answers there.
+    ///
+    /// # Errors
+    /// When none does.
+    pub async fn check(&self) -> Result<(), ClientError> {
+        let url = format!("{}/healthz", self.base);
+        let response = self.http.get(url).send().await.map_err(|e| ClientError::Unreachable(chain(&e)))?;
+        Self::accepted(response).await.map(drop)
+    }
+
+    /// An answer as JSON, for the commands that show things.
+    ///
+    /// # Errors
+    /// When the head cannot be reached or refuses.
+    pub async fn get<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+    ) -> Result<T, ClientError> {
+        self.get_raw(path, query).await?.json().await.map_err(|e| ClientError::Unreachable(chain(&e)))
+    }
+
+    /// An answer as it comes, without a limit on its time: for logs that are followed.
+    ///
+    /// # Errors
+    /// When the head cannot be reached or refuses.
+    pub async fn get_raw(&self, path: &str, query: &[(&str, String)]) -> Result<Response, ClientError> {
+        // reqwest's own query support would bring a second form encoder.
+        let query = serde_html_form::to_string(query).unwrap_or_default();
+        let url = format!("{}{path}?{query}", self.base);
+        let request = self.http.get(url).timeout(Duration::from_secs(7 * 24 * 3600));
+        let response = request.send().await.map_err(|e| ClientError::Unreachable(chain(&e)))?;
+        Self::accepted(response).await
+    }
+
+    /// Sends a body and reads an answer.
+    ///
+    /// # Errors
+    /// When the head cannot be reached or refuses.
+    pub async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        token: Option<&Secret>,
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        let mut request = self.http.request(Method::POST, format!("{}{path}", self.base)).json(body);
+        if let Some(token) = token {
+            request = request.bearer_auth(token.expose());
+        }
+        let response = request.send().await.map_err(|e| ClientError::Unreachable(chain(&e)))?;
+        Self::accepted(response).await?.json().await.map_err(|e| ClientError::Unreachable(chain(&e)))
+    }
+
+    async fn accepted(response: Response) -> Result<Response, ClientError> {
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let again = status.is_server_error()
+            || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT);
+        match response.json::<Problem>().await {
+            Ok(problem) if !again => Err(ClientError::Refused {
+                slug: problem.r#type.trim_start_matches("/problems/").to_owned(),
+                detail: problem.detail,
+            }),
+            Ok(problem) => Err(ClientError::Unreachable(format!("{status}: {}", problem.detail))),
+            // Not one of our problems: something else answers at this address.
+            Err(_) => {
+                Err(ClientError::Unreachable(format!("{status} from something that is not a TrainHead")))
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl StateClient for HttpState {
+    async fn register(&self, body: RegisterRun) -> Result<Registration, ClientError> {
+        let Registered { run, controller_token, epoch } = self.post("/api/train/runs", None, &body).await?;
+        Ok(Registration { run_id: run.id, name: run.name, token: controller_token, epoch, created: true })
+    }
+
+    async fn say(&self, run: &RunId, token: &Secret, verb: RunVerb) -> Result<(), ClientError> {
+        let at = |rest: &str| format!("/api/train/runs/{run}/{rest}");
+        let token = Some(token);
+        let _: serde_json::Value = match verb {
+            RunVerb::SetState(body) => self.post(&at("state"), token, &body).await,
+            RunVerb::BeginAttempt(body) => self.post(&at("attempts"), token, &body).await,
+            RunVerb::AttemptRunning(id, body) => {
+                self.post(&at(&format!("attempts/{id}/running")), token, &body).await
+            }
+            RunVerb::ChangeWorkers(id, body) => {
+                self.post(&at(&format!("attempts/{id}/workers")), token, &body).await
+            }
+            RunVerb::EndAttempt(id, body) => {
+                self.post(&at(&format!("attempts/{id}/end")), token, &body).await
+            }
+            RunVerb::End(body) => self.post(&at("end"), token, &body).await,
+        }?;
+        Ok(())
+    }
+
+    async fn report(&self, run: &RunId, token: &Secret, batch: ReportBatch) -> Result<(), ClientError> {
+        let _: serde_json::Value =
+            self.post(&format!("/api/train/runs/{run}/reports"), Some(token), &batch).await?;
+        Ok(())
+    }
+
+    async fn heartbeat(&self, beat: Heartbeat) -> Result<HeartbeatAnswer, ClientError> {
+        let body = Heartbeats { runs: vec![beat] };
+        let answers: HeartbeatAnswers = self.post("/api/train/heartbeats", None, &body).await?;
+        answers
+            .runs
+            .into_iter()
+            .next()
+            .ok_or_else(|| ClientError::Unreachable("no answer to a heartbeat".into()))
+    }
+}

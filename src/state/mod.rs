@@ -1,0 +1,31 @@
+//! The StateActor: the one task that owns the store and performs every write, and the handle by which everything else
+//! talks to it. The update of a run is private to this module: outside there are only verbs.
+//!
+//! A verb becomes one [`command::Command`], is decided by a plain function over the records in memory (`apply`),
+//! is committed with all that waited (`actor`), becomes events (`hub`) and an entry of the list (`index`), and is
+//! answered.
+
+mod actor;
+mod apply;
+mod client;
+mod command;
+pub mod data_dir;
+mod error;
+mod handle;
+mod http;
+mod hub;
+mod index;
+mod live;
+pub mod processes;
+mod query;
+mod working_set;
+
+pub use actor::{StateOptions, StateTask, start};
+pub use client::{ClientError, StateClient};
+pub use data_dir::DataDir;
+pub use error::StateError;
+pub use handle::{Ack, Readiness, StateHandle};
+pub use http::HttpState;
+pub use hub::{Frame, Subscription};
+pub use index::{ListQuery, PageToken};
+pub use query::{AttemptChoice, Series, SeriesRequest};

@@ -1,0 +1,175 @@
+//! Opening the database: pragmas, migrations, and the refusal of a database that a later version wrote.
+
+use std::{borrow::Cow, path::Path, time::Duration};
+
+use sqlx::{
+    ConnectOptions, Connection, SqliteConnection, SqlitePool,
+    migrate::{Migration, MigrationType, Migrator},
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
+};
+
+use crate::base::number::size;
+
+/// Pages of WAL before SQLite folds it into the database: larger than the default of 1,000, which puts the fold into
+/// every third commit (measured: p99 a third).
+const WAL_PAGES: &str = "8000";
+const READERS: u32 = 4;
+
+const MIGRATIONS: [(i64, &str, &str); 2] = [
+    (1, "runs", include_str!("../../migrations/0001_runs.sql")),
+    (2, "metrics", include_str!("../../migrations/0002_metrics.sql")),
+];
+
+/// What can go wrong in the store.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StoreError {
+    /// The disk is full.
+    #[error("the disk is full")]
+    Full,
+    /// The database was written by a later version.
+    #[error("the database is of version {found}, this program knows versions up to {known}")]
+    Newer { found: i64, known: i64 },
+    /// A stored value is not what this program writes.
+    #[error("table {table} holds a value that cannot be read: {what}")]
+    Corrupt { table: &'static str, what: String },
+    /// A migration failed; nothing was changed.
+    #[error("the database could not be migrated")]
+    Migrate(#[from] sqlx::migrate::MigrateError),
+    /// SQLite or the disk below it failed.
+    #[error("the database failed")]
+    Sqlite(#[source] sqlx::Error),
+}
+
+impl From<sqlx::Error> for StoreError {
+    fn from(e: sqlx::Error) -> Self {
+        // SQLITE_FULL is 13; extended codes carry the primary one in their low byte.
+        let code = e.as_database_error().and_then(|d| d.code()).and_then(|c| c.parse::<u32>().ok());
+        if code.is_some_and(|c| c & 0xff == 13) { Self::Full } else { Self::Sqlite(e) }
+    }
+}
+
+/// The one writing connection.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pub(super) connection: SqliteConnection,
+}
+
+/// Connections that read and cannot write.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader {
+    pub(super) pool: SqlitePool,
+}
+
+/// Opens the database at `path`, creating or migrating it.
+///
+/// # Errors
+/// When it cannot be opened, or is of a later version (then it is not touched).
+pub(crate) async fn open(path: &Path) -> Result<(Writer, Reader), StoreError> {
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .busy_timeout(Duration::from_secs(5))
+        .disable_statement_logging();
+    if path.metadata().is_ok_and(|m| m.len() > 0) {
+        refuse_newer(&options).await?;
+    }
+    let writing = options
+        .clone()
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .pragma("wal_autocheckpoint", WAL_PAGES)
+        .pragma("journal_size_limit", "67108864");
+    let mut connection = writing.connect().await?;
+    Migrator::with_migrations(migrations()).run(&mut connection).await?;
+    let pool = SqlitePoolOptions::new()
+        .max_connections(READERS)
+        .acquire_timeout(Duration::from_secs(10))
+        .connect_with(options.read_only(true))
+        .await?;
+    Ok((Writer { connection }, Reader { pool }))
+}
+
+fn migrations() -> Vec<Migration> {
+    MIGRATIONS
+        .iter()
+        .map(|&(version, name, sql)| {
+            let sql = sqlx::SqlSafeStr::into_sql_str(sql);
+            Migration::new(version, Cow::Borrowed(name), MigrationType::Simple, sql, false)
+        })
+        .collect()
+}
+
+async fn refuse_newer(options: &SqliteConnectOptions) -> Result<(), StoreError> {
+    let mut connection = options.clone().read_only(true).connect().await?;
+    let migrated: bool =
+        sqlx::query_scalar("select count(*) > 0 from sqlite_schema where name = '_sqlx_migrations'")
+            .fetch_one(&mut connection)
+            .await?;
+    let found: i64 = if migrated {
+        sqlx::query_scalar("select coalesce(max(version), 0) from _sqlx_migrations")
+            .fetch_one(&mut connection)
+            .await?
+    } else {
+        0
+    };
+    connection.close().await?;
+    let known = MIGRATIONS.last().map_or(0, |m| m.0);
+    if found > known { Err(StoreError::Newer { found, known }) } else { Ok(()) }
+}
+
+impl Writer {
+    /// Folds the WAL into the database and closes: for an orderly end.
+    ///
+    /// # Errors
+    /// When the disk fails; nothing acknowledged is lost then, it is still in the WAL.
+    pub(crate) async fn close(mut self) -> Result<(), StoreError> {
+        sqlx::query("pragma wal_checkpoint(truncate)").execute(&mut self.connection).await?;
+        self.connection.close().await?;
+        Ok(())
+    }
+
+    /// A value that the head keeps for itself.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) async fn head_value(&mut self, key: &str) -> Result<Option<String>, StoreError> {
+        Ok(sqlx::query_scalar("select value from head where key = $1")
+            .bind(key.to_owned())
+            .fetch_optional(&mut self.connection)
+            .await?)
+    }
+
+    /// Keeps a value for the head itself.
+    ///
+    /// # Errors
+    /// When the store cannot be written.
+    pub(crate) async fn set_head_value(&mut self, key: &str, value: String) -> Result<(), StoreError> {
+        sqlx::query(
+            "insert into head (key, value) values ($1, $2) on conflict (key) do update set value = $2",
+        )
+        .bind(key.to_owned())
+        .bind(value)
+        .execute(&mut self.connection)
+        .await?;
+        Ok(())
+    }
+}
+
+impl Reader {
+    /// Closes all connections.
+    pub(crate) async fn close(&self) {
+        self.pool.close().await;
+    }
+
+    /// Bytes of the database file, without its WAL.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) async fn size_bytes(&self) -> Result<u64, StoreError> {
+        let bytes: i64 =
+            sqlx::query_scalar("select page_count * page_size from pragma_page_count(), pragma_page_size()")
+                .fetch_one(&self.pool)
+                .await?;
+        Ok(size(usize::try_from(bytes).unwrap_or(0)))
+    }
+}

@@ -1,0 +1,373 @@
+//! Tables `runs` and `actors`.
+
+use std::{collections::HashMap, time::Duration};
+
+use serde_json::{Value, json};
+use sqlx::{Row, SqliteConnection, sqlite::SqliteRow};
+
+use super::{
+    Contact, Reader, StoreError, Writer, attempts,
+    json_row::{array, json, optional_word, small, word},
+};
+use crate::{
+    base::{RunId, Timestamp, TokenHash, number},
+    model::{
+        RunRecord, RunStatus,
+        run::{Controller, Run},
+    },
+};
+
+/// What the list's index keeps of a run.
+#[derive(Debug)]
+pub(crate) struct ListedRun {
+    pub(crate) id: RunId,
+    pub(crate) start_time: Timestamp,
+    pub(crate) status: RunStatus,
+    /// What a search looks through.
+    pub(crate) texts: String,
+    /// The run as a list shows it, JSON.
+    pub(crate) doc: String,
+}
+
+pub(super) fn row(record: &RunRecord, doc: &str) -> Value {
+    let Run {
+        id,
+        name,
+        job_id,
+        experiment,
+        phase,
+        controller_state,
+        status_detail,
+        ended_by,
+        start_time,
+        end_time,
+        noticed_at,
+        stop,
+        concluded,
+        first_failure,
+        settings,
+        datasets,
+        framework_versions,
+        tags,
+        notes,
+        body_hash,
+    } = &record.run;
+    json!({
+        "id": id,
+        "name": name,
+        "job_id": job_id,
+        "experiment": experiment,
+        "phase": phase,
+        "run_status": phase.run_status(),
+        "controller_state": controller_state,
+        "controller_actor_id": record.controller.actor_id,
+        "controller_actor_status": record.controller.status,
+        "status_detail": status_detail,
+        "ended_by": ended_by,
+        "start_time_ms": start_time,
+        "end_time_ms": end_time,
+        "noticed_at_ms": noticed_at,
+        "stop": stop,
+        "concluded": concluded,
+        "first_failure": first_failure,
+        "settings": settings,
+        "datasets": datasets,
+        "framework_versions": framework_versions,
+        "tags": tags,
+        "notes": notes,
+        "body_hash": body_hash,
+        "doc": doc,
+    })
+}
+
+pub(super) fn actor_row(record: &RunRecord) -> Value {
+    let Controller {
+        actor_id,
+        epoch,
+        token,
+        stale_tokens: _, // each stands in its own epoch's row
+        status,
+        lease_ttl,
+        last_contact,
+        process,
+        clock_skew_ms,
+    } = &record.controller;
+    json!({
+        "run_id": record.run.id,
+        "epoch": epoch,
+        "actor_id": actor_id,
+        "status": status,
+        "token_hash": token.to_hex(),
+        "lease_ttl_ms": number::millis(*lease_ttl),
+        "last_contact_ms": last_contact,
+        "process": process,
+        "clock_skew_ms": clock_skew_ms,
+    })
+}
+
+pub(super) async fn write(connection: &mut SqliteConnection, rows: &[Value]) -> Result<(), StoreError> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "insert into runs (id, name, job_id, experiment, phase, run_status, controller_state, controller_actor_id,
+            controller_actor_status, status_detail, ended_by, start_time_ms, end_time_ms, noticed_at_ms, stop,
+            concluded, first_failure, settings, datasets, framework_versions, tags, notes, body_hash, doc)
+        select value->>'id', value->>'name', value->>'job_id', value->>'experiment', value->>'phase',
+            value->>'run_status', value->>'controller_state', value->>'controller_actor_id',
+            value->>'controller_actor_status', value->>'status_detail', value->>'ended_by', value->>'start_time_ms',
+            value->>'end_time_ms', value->>'noticed_at_ms', value->>'stop', value->>'concluded',
+            value->>'first_failure', value->>'settings', value->>'datasets', value->>'framework_versions',
+            value->>'tags', value->>'notes', value->>'body_hash', value->>'doc'
+        from json_each($1)
+        where true
+        on conflict (id) do update set
+            name = excluded.name,
+            job_id = excluded.job_id,
+            experiment = excluded.experiment,
+            phase = excluded.phase,
+            run_status = excluded.run_status,
+            controller_state = excluded.controller_state,
+            controller_actor_id = excluded.controller_actor_id,
+            controller_actor_status = excluded.controller_actor_status,
+            status_detail = excluded.status_detail,
+            ended_by = excluded.ended_by,
+            start_time_ms = excluded.start_time_ms,
+            end_time_ms = excluded.end_time_ms,
+            noticed_at_ms = excluded.noticed_at_ms,
+            stop = excluded.stop,
+            concluded = excluded.concluded,
+            first_failure = excluded.first_failure,
+            tags = excluded.tags,
+            notes = excluded.notes,
+            body_hash = excluded.body_hash,
+            doc = excluded.doc",
+    )
+    .bind(array("runs", rows)?)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+pub(super) async fn write_actors(
+    connection: &mut SqliteConnection,
+    rows: &[Value],
+) -> Result<(), StoreError> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "insert into actors (run_id, epoch, actor_id, status, token_hash, lease_ttl_ms, last_contact_ms, process,
+            clock_skew_ms)
+        select value->>'run_id', value->>'epoch', value->>'actor_id', value->>'status', value->>'token_hash',
+            value->>'lease_ttl_ms', value->>'last_contact_ms', value->>'process', value->>'clock_skew_ms'
+        from json_each($1)
+        where true
+        on conflict (run_id, epoch) do update set
+            status = excluded.status,
+            last_contact_ms = excluded.last_contact_ms,
+            clock_skew_ms = excluded.clock_skew_ms",
+    )
+    .bind(array("actors", rows)?)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+pub(super) async fn write_contacts(
+    connection: &mut SqliteConnection,
+    rows: &[Contact],
+) -> Result<(), StoreError> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "update actors
+        set last_contact_ms = c.value->>'at',
+            clock_skew_ms = c.value->>'clock_skew_ms'
+        from json_each($1) c
+        where actors.run_id = c.value->>'run_id'
+            and actors.epoch = c.value->>'epoch'",
+    )
+    .bind(array("actors", rows)?)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// The columns that make a [`Run`]; the list's own document is not among them.
+const COLUMNS: &str = "id, name, job_id, experiment, phase, controller_state, status_detail, ended_by, start_time_ms,
+    end_time_ms, noticed_at_ms, stop, concluded, first_failure, settings, datasets, framework_versions, tags, notes,
+    body_hash";
+
+fn run(row: &SqliteRow) -> Result<Run, StoreError> {
+    const T: &str = "runs";
+    Ok(Run {
+        id: word(T, row, "id")?,
+        name: row.try_get("name")?,
+        job_id: row.try_get("job_id")?,
+        experiment: row.try_get("experiment")?,
+        phase: word(T, row, "phase")?,
+        controller_state: optional_word(T, row, "controller_state")?,
+        status_detail: row.try_get("status_detail")?,
+        ended_by: optional_word(T, row, "ended_by")?,
+        start_time: Timestamp::from_ms(row.try_get("start_time_ms")?),
+        end_time: row.try_get::<Option<i64>, _>("end_time_ms")?.map(Timestamp::from_ms),
+        noticed_at: row.try_get::<Option<i64>, _>("noticed_at_ms")?.map(Timestamp::from_ms),
+        stop: json(T, row, "stop")?,
+        concluded: json(T, row, "concluded")?,
+        first_failure: json(T, row, "first_failure")?,
+        settings: json(T, row, "settings")?,
+        datasets: json(T, row, "datasets")?,
+        framework_versions: json(T, row, "framework_versions")?,
+        tags: json(T, row, "tags")?,
+        notes: row.try_get("notes")?,
+        body_hash: row.try_get("body_hash")?,
+    })
+}
+
+/// A controller from the rows of its run's epochs, oldest first.
+fn controller(rows: &[SqliteRow]) -> Result<Controller, StoreError> {
+    const T: &str = "actors";
+    let token = |row: &SqliteRow| {
+        let hex: String = row.try_get("token_hash")?;
+        TokenHash::from_hex(&hex).ok_or_else(|| StoreError::Corrupt { table: T, what: "token_hash".into() })
+    };
+    let [earlier @ .., row] = rows else {
+        return Err(StoreError::Corrupt { table: T, what: "a run without a controller".into() });
+    };
+    Ok(Controller {
+        actor_id: word(T, row, "actor_id")?,
+        epoch: small(T, row, "epoch")?,
+        token: token(row)?,
+        stale_tokens: earlier.iter().map(token).collect::<Result<_, StoreError>>()?,
+        status: word(T, row, "status")?,
+        lease_ttl: Duration::from_millis(small(T, row, "lease_ttl_ms")?),
+        last_contact: Timestamp::from_ms(row.try_get("last_contact_ms")?),
+        process: json(T, row, "process")?,
+        clock_skew_ms: row.try_get("clock_skew_ms")?,
+    })
+}
+
+/// One run with all that belongs to it, through any connection.
+async fn record(connection: &mut SqliteConnection, id: &RunId) -> Result<Option<RunRecord>, StoreError> {
+    let sql = sqlx::AssertSqlSafe(format!("select {COLUMNS} from runs where id = $1"));
+    let Some(row) = sqlx::query(sql).bind(id.to_string()).fetch_optional(&mut *connection).await? else {
+        return Ok(None);
+    };
+    let actors = sqlx::query(
+        "select actor_id, epoch, token_hash, status, lease_ttl_ms, last_contact_ms, process, clock_skew_ms
+        from actors
+        where run_id = $1
+        order by epoch",
+    )
+    .bind(id.to_string())
+    .fetch_all(&mut *connection)
+    .await?;
+    let attempts = attempts::of_run(connection, id).await?;
+    Ok(Some(RunRecord { run: run(&row)?, controller: controller(&actors)?, attempts }))
+}
+
+impl Writer {
+    /// One run with all that belongs to it.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) async fn record(&mut self, id: &RunId) -> Result<Option<RunRecord>, StoreError> {
+        record(&mut self.connection, id).await
+    }
+
+    /// All runs that have not ended.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) async fn live_records(&mut self) -> Result<Vec<RunRecord>, StoreError> {
+        let ids: Vec<String> =
+            sqlx::query_scalar("select id from runs where run_status = 'STARTED' order by id")
+                .fetch_all(&mut self.connection)
+                .await?;
+        let mut records = Vec::with_capacity(ids.len());
+        for id in ids {
+            let id = id.parse().map_err(|_| StoreError::Corrupt { table: "runs", what: id })?;
+            records.extend(self.record(&id).await?);
+        }
+        Ok(records)
+    }
+
+    /// Every run as the list's index keeps it.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) async fn listed_runs(&mut self) -> Result<Vec<ListedRun>, StoreError> {
+        let rows = sqlx::query("select id, start_time_ms, run_status, name, job_id, tags, doc from runs")
+            .fetch_all(&mut self.connection)
+            .await?;
+        rows.iter()
+            .map(|row| {
+                let id: RunId = word("runs", row, "id")?;
+                let name: String = row.try_get("name")?;
+                let job_id: Option<String> = row.try_get("job_id")?;
+                let tags = json("runs", row, "tags")?;
+                Ok(ListedRun {
+                    texts: ListedRun::texts(&id, &name, job_id.as_deref(), &tags),
+                    id,
+                    start_time: Timestamp::from_ms(row.try_get("start_time_ms")?),
+                    status: word("runs", row, "run_status")?,
+                    doc: row.try_get("doc")?,
+                })
+            })
+            .collect()
+    }
+}
+
+impl ListedRun {
+    /// What a search looks through: name, id, job id and tags, in lower case, a line each.
+    pub(crate) fn texts(
+        id: &RunId,
+        name: &str,
+        job_id: Option<&str>,
+        tags: &std::collections::BTreeMap<String, String>,
+    ) -> String {
+        let mut text = format!("{name}\n{id}\n{}\n", job_id.unwrap_or_default());
+        for (key, value) in tags {
+            text.push_str(key);
+            text.push(':');
+            text.push_str(value);
+            text.push('\n');
+        }
+        text.to_lowercase()
+    }
+}
+
+impl Reader {
+    /// The controllers of these runs, each in its newest epoch.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) async fn controllers(&self, runs: &[RunId]) -> Result<HashMap<RunId, Controller>, StoreError> {
+        let rows = sqlx::query(
+            "select run_id, actor_id, epoch, token_hash, status, lease_ttl_ms, last_contact_ms, process, clock_skew_ms
+            from actors
+            where run_id in (select value from json_each($1))
+            order by run_id, epoch",
+        )
+        .bind(array("actors", runs)?)
+        .fetch_all(&self.pool)
+        .await?;
+        // Rows of one run stand together, the newest epoch last.
+        rows.iter()
+            .map(|row| Ok((word("actors", row, "run_id")?, controller(std::slice::from_ref(row))?)))
+            .collect()
+    }
+
+    /// One run with all that belongs to it, in one snapshot.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) async fn record(&self, id: &RunId) -> Result<Option<RunRecord>, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let found = record(&mut tx, id).await?;
+        tx.commit().await?;
+        Ok(found)
+    }
+}

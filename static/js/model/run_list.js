@@ -1,0 +1,122 @@
+// The loaded part of the list of runs: how changes, metric ticks and further pages enter it.
+// Pure, on immutable rows, so that a row that did not change is the same object and is not
+// drawn again. It does not know the server; it repeats its order and its `q`.
+/** @import { MetricTick, RunChange, TrainRun } from "../types.js" */
+/** @import { RunsView } from "./view.js" */
+
+import { isLive } from "./status.js";
+
+/** @typedef {TrainRun & { rate: number | null, measured: { step: number, time_ms: number } | null }} Row */
+/** `complete`: there are no further pages, so a run that is older than the last row is new to us. */
+/** @typedef {{ rows: Row[], complete: boolean }} Loaded */
+
+/** @param {TrainRun} run @returns {Row} */
+export function toRow(run) {
+  const progress = run.evidence?.progress;
+  const usual = progress?.median_step_interval_ms;
+  return { ...run, rate: usual && isStepping(run) ? 1000 / usual : null, measured: measurement(progress) };
+}
+
+/** A run that stands still has no rate, whatever it had before. @param {TrainRun} run */
+const isStepping = (run) => run.phase === "RUNNING" && !run.evidence?.progress.stalled;
+
+/** @param {{ last_step: number | null, last_report_ms: number | null } | undefined} p */
+function measurement(p) {
+  if (!p || p.last_step === null || p.last_report_ms === null) return null;
+  return { step: p.last_step, time_ms: p.last_report_ms };
+}
+
+/** Newest start first, then by id. @param {TrainRun} a @param {TrainRun} b */
+export function newestFirst(a, b) {
+  return b.start_time_ms - a.start_time_ms || (a.id < b.id ? 1 : a.id > b.id ? -1 : 0);
+}
+
+/** @param {TrainRun} run @param {RunsView} view */
+export function matches(run, view) {
+  if (view.status.length > 0 && !view.status.includes(run.run_status)) return false;
+  const q = view.q.trim().toLowerCase();
+  if (!q) return true;
+  const texts = [run.name, run.id, run.job_id ?? ""];
+  for (const [k, v] of Object.entries(run.tags)) texts.push(`${k}:${v}`);
+  return texts.some((t) => t.toLowerCase().includes(q));
+}
+
+/** @param {Row[]} rows @param {TrainRun[]} page */
+export function appendPage(rows, page) {
+  const known = new Set(rows.map((r) => r.id));
+  return [...rows, ...page.filter((r) => !known.has(r.id)).map(toRow)];
+}
+
+/**
+ * A run was added or changed. The change carries no evidence, so what is known of it stays;
+ * a stall that was recorded ends with newer progress.
+ * @param {Loaded} loaded @param {RunChange} change @param {RunsView} view @returns {Row[]}
+ */
+export function applyChange({ rows, complete }, change, view) {
+  const at = rows.findIndex((r) => r.id === change.id);
+  const fits = matches(change, view);
+  if (at >= 0) {
+    if (!fits) return rows.filter((_, i) => i !== at);
+    return rows.with(at, merge(rows[at], change));
+  }
+  if (!fits) return rows;
+  const before = rows.findIndex((r) => newestFirst(change, r) < 0);
+  if (before >= 0) return rows.toSpliced(before, 0, toRow(change));
+  return complete ? [...rows, toRow(change)] : rows;
+}
+
+/** @param {Row} row @param {RunChange} change @returns {Row} */
+function merge(row, change) {
+  const { progress, ...run } = change;
+  const merged = { ...row, ...run };
+  if (!isStepping(merged)) merged.rate = null;
+  return progress ? withProgress(merged, progress) : merged;
+}
+
+/** @param {Row} row @param {{ last_step: number | null, last_report_ms: number | null }} progress @returns {Row} */
+function withProgress(row, progress) {
+  const old = row.evidence?.progress;
+  if (!row.evidence || !old) return row;
+  const moved = progress.last_report_ms !== null && progress.last_report_ms > (old.last_report_ms ?? 0);
+  const next = { ...old, ...progress };
+  if (moved || !isLive(row)) Object.assign(next, { stalled: false, stalled_since_ms: null });
+  return { ...row, evidence: { ...row.evidence, progress: next } };
+}
+
+/** @param {Row[]} rows @param {MetricTick} tick @returns {Row[]} */
+export function applyTick(rows, tick) {
+  const at = rows.findIndex((r) => r.id === tick.run_id);
+  return at < 0 ? rows : rows.with(at, tickRow(rows[at], tick));
+}
+
+/** @param {Row} row @param {MetricTick} tick @returns {Row} */
+export function tickRow(row, tick) {
+  const next = { ...row, last_metrics: { ...row.last_metrics, ...tick.last_metrics } };
+  if (tick.last_step === null) return next;
+  Object.assign(next, speed(row, tick.last_step, tick.time_ms));
+  const progress = { last_step: tick.last_step, last_report_ms: tick.time_ms };
+  if (next.evidence) return withProgress(next, progress);
+  // A run that came by the stream alone has no evidence yet; its progress is known all the same.
+  const unknown = { median_step_interval_ms: null, stalled: false, stalled_since_ms: null, ranks: [] };
+  return { ...next, evidence: { ...NO_EVIDENCE, progress: { ...unknown, ...progress } } };
+}
+
+/** @type {Omit<import("../types.js").Evidence, "progress">} */
+const NO_EVIDENCE = {
+  process: { state: "unknown", pid: null, host: null, observed_by: null, observed_at_ms: null },
+  contact: { last_contact_ms: 0, lease_ttl_ms: 0, lease_expires_ms: null, clock_skew_ms: null },
+};
+
+/**
+ * Measured over at least half a second and averaged, so that the number can be read.
+ * A step that goes back (a restart) starts the measurement anew.
+ * @param {Row} row @param {number} step @param {number} time_ms
+ */
+function speed(row, step, time_ms) {
+  const from = row.measured;
+  if (!from || step < from.step) return { rate: row.rate, measured: { step, time_ms } };
+  const ms = time_ms - from.time_ms;
+  if (ms < 500) return { rate: row.rate, measured: from };
+  const seen = ((step - from.step) * 1000) / ms;
+  return { rate: row.rate === null ? seen : row.rate * 0.7 + seen * 0.3, measured: { step, time_ms } };
+}

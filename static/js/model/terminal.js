@@ -1,0 +1,174 @@
+// Log text as a terminal would show it: carriage returns overwrite, colours are kept, the cursor
+// can go up to redraw progress bars. The outcome is lines of styled spans of plain text. Control
+// bytes that a log has no use for are made visible; nothing is ever taken for markup.
+// It is no full terminal: no screen, no scroll regions, no clearing of what was already printed.
+
+import { applySgr, classOf, plain } from "./sgr.js";
+
+/** @typedef {{ text: string, style: string }} Span */
+/** @typedef {{ chars: string[], styles: string[] }} Cells */
+
+/** Lines that the cursor can still reach; tools that redraw more at once are rare. */
+const LIVE_ROWS = 64;
+/** A longer line goes on in the next one, so that one line without an end stays drawable. */
+const MAX_COLUMNS = 4096;
+const MAX_ESCAPE = 4096;
+
+const ESCAPE =
+  /\x1b(?:\[([0-?]*)[ -/]*([@-~])|\][^\x07\x1b]*(?:\x07|\x1b\\)|[PX^_][^\x1b]*\x1b\\|[ -/]*[0-OQ-WYZ\\`-~])/y;
+const UNFINISHED = /^\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?|[PX^_][^\x1b]*\x1b?|[ -/]*)$/;
+// C0, DEL, C1, and the marks that reorder text so that it reads as something else.
+const CONTROL = /[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+
+export class Terminal {
+  /** @param {number} maxLines the oldest lines beyond are dropped and counted */
+  constructor(maxLines = 50_000) {
+    this.maxLines = maxLines;
+    this.dropped = 0;
+    /** @type {Span[][]} */
+    this.done = [];
+    /** @type {Cells[]} */
+    this.live = [{ chars: [], styles: [] }];
+    this.row = 0;
+    this.column = 0;
+    this.pen = plain();
+    this.style = "";
+    this.pending = "";
+  }
+
+  /** @param {string} chunk may end in the middle of an escape sequence */
+  write(chunk) {
+    const text = this.pending + chunk;
+    this.pending = "";
+    let at = 0;
+    while (at < text.length) {
+      CONTROL.lastIndex = at;
+      const found = CONTROL.exec(text);
+      const until = found ? found.index : text.length;
+      if (until > at) this.#print(text.slice(at, until), this.style);
+      if (!found) return;
+      at = until;
+      if (found[0] !== "\x1b") {
+        this.#control(found[0]);
+        at += 1;
+        continue;
+      }
+      const used = this.#escape(text, at);
+      if (used < 0) {
+        this.pending = text.slice(at);
+        return;
+      }
+      at += used;
+    }
+  }
+
+  /** How many lines there are; an empty last one, where the cursor waits, is not counted. */
+  get length() {
+    const last = this.live[this.live.length - 1];
+    return this.done.length + this.live.length - (last.chars.length === 0 ? 1 : 0);
+  }
+
+  /** @param {number} i @returns {Span[]} */
+  line(i) {
+    return i < this.done.length ? this.done[i] : spans(this.live[i - this.done.length]);
+  }
+
+  /** @param {string} text @param {string} style */
+  #print(text, style) {
+    for (const char of text) {
+      if (this.column >= MAX_COLUMNS) this.#newline();
+      const cells = this.live[this.row];
+      while (cells.chars.length < this.column) {
+        cells.chars.push(" ");
+        cells.styles.push("");
+      }
+      cells.chars[this.column] = char;
+      cells.styles[this.column] = style;
+      this.column += 1;
+    }
+  }
+
+  #newline() {
+    this.column = 0;
+    this.row += 1;
+    if (this.row < this.live.length) return;
+    this.live.push({ chars: [], styles: [] });
+    while (this.live.length > LIVE_ROWS) {
+      this.done.push(spans(/** @type {Cells} */ (this.live.shift())));
+      this.row -= 1;
+    }
+    // In blocks, for dropping the first element of a long array moves all of it.
+    if (this.done.length > this.maxLines + 1000) {
+      this.dropped += this.done.splice(0, this.done.length - this.maxLines).length;
+    }
+  }
+
+  /** @param {string} char */
+  #control(char) {
+    if (char === "\n") this.#newline();
+    else if (char === "\r") this.column = 0;
+    else if (char === "\b") this.column = Math.max(0, this.column - 1);
+    else if (char === "\t") {
+      const stop = (Math.floor(this.column / 8) + 1) * 8;
+      if (stop > this.live[this.row].chars.length) this.#print(" ".repeat(stop - this.column), this.style);
+      else this.column = stop;
+    } else this.#print(visible(char), "t-control");
+  }
+
+  /** How many characters the sequence took, or −1 if it may go on in the next chunk. @param {string} text @param {number} at */
+  #escape(text, at) {
+    ESCAPE.lastIndex = at;
+    const found = ESCAPE.exec(text);
+    if (found) {
+      if (found[2]) this.#command(found[2], found[1]);
+      return found[0].length;
+    }
+    if (text.length - at < MAX_ESCAPE && UNFINISHED.test(text.slice(at))) return -1;
+    this.#print(visible("\x1b"), "t-control");
+    return 1;
+  }
+
+  /** @param {string} final @param {string} params */
+  #command(final, params) {
+    const n = Math.min(MAX_COLUMNS, Number(params.split(";")[0]) || 1);
+    if (final === "m") {
+      this.pen = applySgr(this.pen, params);
+      this.style = classOf(this.pen);
+    } else if (final === "K") this.#eraseLine(Number(params) || 0);
+    else if (final === "A") this.row = Math.max(0, this.row - n);
+    else if (final === "B") this.row = Math.min(this.live.length - 1, this.row + n);
+    else if (final === "C") this.column = Math.min(MAX_COLUMNS - 1, this.column + n);
+    else if (final === "D") this.column = Math.max(0, this.column - n);
+    else if (final === "G") this.column = Math.min(MAX_COLUMNS - 1, n - 1);
+  }
+
+  /** @param {number} mode 0 to the right, 1 to the left, 2 all of it */
+  #eraseLine(mode) {
+    const cells = this.live[this.row];
+    if (mode !== 1) {
+      const from = mode === 2 ? 0 : this.column;
+      cells.chars.length = cells.styles.length = Math.min(cells.chars.length, from);
+    } else cells.chars.fill(" ", 0, this.column + 1);
+  }
+}
+
+/** @param {Cells} cells @returns {Span[]} */
+function spans({ chars, styles }) {
+  /** @type {Span[]} */
+  const out = [];
+  let from = 0;
+  for (let i = 1; i <= chars.length; i += 1) {
+    if (i < chars.length && styles[i] === styles[from]) continue;
+    out.push({ text: chars.slice(from, i).join(""), style: styles[from] });
+    from = i;
+  }
+  return out;
+}
+
+/** The picture of a control character, or its code where there is none. @param {string} char */
+function visible(char) {
+  const code = char.charCodeAt(0);
+  if (code < 0x20) return String.fromCharCode(0x2400 + code);
+  if (code === 0x7f) return "\u2421";
+  return `‹${code.toString(16).toUpperCase().padStart(4, "0")}›`;
+}

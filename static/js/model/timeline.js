@@ -1,0 +1,28 @@
+// Attempts as bars on one time axis, and what each restart threw away. Pure geometry in
+// fractions of the axis; drawing is elsewhere.
+/** @import { Attempt } from "../types.js" */
+
+import { word } from "./status.js";
+
+/** @typedef {{ attempt: Attempt, left: number, width: number, duration_ms: number }} Bar */
+
+/** @param {Attempt[]} attempts @param {number} start @param {number} end @returns {Bar[]} */
+export function bars(attempts, start, end) {
+  const span = Math.max(1, end - start);
+  return attempts.map((attempt) => {
+    const until = Math.max(attempt.start_time_ms, attempt.end_time_ms ?? end);
+    const left = clamp((attempt.start_time_ms - start) / span);
+    const right = clamp((until - start) / span);
+    return { attempt, left, width: Math.max(0, right - left), duration_ms: until - attempt.start_time_ms };
+  });
+}
+
+/** @param {number} f */
+const clamp = (f) => Math.min(1, Math.max(0, f));
+
+/** Why an attempt ended: `worker failed: rank 2 …`. @param {Attempt} attempt */
+export function reason(attempt) {
+  const kind = attempt.end_reason ? word(attempt.end_reason) : "";
+  if (!attempt.status_detail) return kind;
+  return kind ? `${kind}: ${attempt.status_detail}` : attempt.status_detail;
+}

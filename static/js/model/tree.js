@@ -1,0 +1,17 @@
+// Settings as rows: nested objects become `a/b` keys, as metrics do. Pure; values are only
+// written out as text, never interpreted.
+
+/** @param {Record<string, unknown>} tree @returns {[string, string][]} */
+export function flatten(tree) {
+  /** @type {[string, string][]} */
+  const rows = [];
+  /** @param {unknown} value @param {string} path */
+  const walk = (value, path) => {
+    const nested = typeof value === "object" && value !== null && !Array.isArray(value);
+    const entries = nested ? Object.entries(value) : [];
+    if (entries.length === 0) rows.push([path, typeof value === "string" ? value : JSON.stringify(value)]);
+    else for (const [k, v] of entries) walk(v, path ? `${path}/${k}` : k);
+  };
+  for (const [k, v] of Object.entries(tree)) walk(v, k);
+  return rows;
+}

@@ -1,0 +1,140 @@
+// The list of runs that the Runs page shows: loading it page by page, and keeping it current
+// from the event stream. It outlives the page, so that coming back to it downloads nothing.
+// The rules of the list are in model/run_list.js.
+/** @import { Counts, MetricTick, RunChange } from "../types.js" */
+/** @import { Row } from "../model/run_list.js" */
+/** @import { RunsView } from "../model/view.js" */
+
+import { signal } from "@preact/signals";
+import { appendPage, applyChange, applyTick } from "../model/run_list.js";
+import { ALL_RUNS, formatView } from "../model/view.js";
+import { errorText, listRuns } from "../server/api.js";
+import { listen, listening } from "../server/events.js";
+import { setServerTime } from "./clock.js";
+import { perFrame, throttled } from "./frame.js";
+
+/**
+ * `view` is the one that the rows were loaded for; `token` leads to the next page.
+ * @typedef {{ view: RunsView | null, rows: Row[], token: string | null, total: number, counts: Counts | null }} List
+ */
+
+/** @type {List} */
+const NOTHING_YET = { view: null, rows: [], token: null, total: 0, counts: null };
+
+export const list = signal(NOTHING_YET);
+export const loading = signal(/** @type {"first" | "more" | null} */ (null));
+export const error = signal(/** @type {string | null} */ (null));
+
+/** @type {RunsView} */
+let wanted = ALL_RUNS;
+let shown = false;
+let stale = true;
+/** @type {AbortController | null} */
+let request = null;
+
+/** The page is there and shows `view`. @param {RunsView} view */
+export function showRuns(view) {
+  const same = list.peek().view !== null && formatView(view) === formatView(wanted);
+  wanted = view;
+  shown = true;
+  if (!same || stale) void load();
+}
+
+export function hideRuns() {
+  shown = false;
+}
+
+async function load() {
+  request?.abort();
+  const mine = new AbortController();
+  request = mine;
+  loading.value = "first";
+  const view = wanted;
+  try {
+    await listening;
+    const page = await listRuns(view, { signal: mine.signal });
+    stale = false;
+    setServerTime(page.server_time_ms);
+    const { next_page_token: token, total_size: total, counts } = page;
+    list.value = { view, rows: appendPage([], page.train_runs), token, total, counts };
+    error.value = null;
+  } catch (e) {
+    if (!mine.signal.aborted) error.value = errorText(e);
+  } finally {
+    if (request === mine) settle();
+  }
+}
+
+export async function loadMore() {
+  const { view, token } = list.peek();
+  if (!view || !token || loading.peek()) return;
+  loading.value = "more";
+  const mine = request;
+  try {
+    const page = await listRuns(view, { page_token: token, signal: mine?.signal });
+    const now = list.peek();
+    list.value = { ...now, rows: appendPage(now.rows, page.train_runs), token: page.next_page_token };
+    error.value = null;
+  } catch (e) {
+    if (request === mine && !mine?.signal.aborted) error.value = errorText(e);
+  } finally {
+    if (request === mine) settle();
+  }
+}
+
+/** A change says nothing of the runs that are not loaded, so the counts are asked for, and no rows. */
+const recount = throttled(async () => {
+  const { view } = list.peek();
+  if (!view || !shown) return;
+  try {
+    const { counts, total_size: total } = await listRuns(view, { page_size: 1 });
+    if (list.peek().view === view) list.value = { ...list.peek(), counts, total };
+  } catch {
+    // The next change counts again, and a lost head is shown by the connection.
+  }
+}, 1000);
+
+/** @typedef {{ run: RunChange } | { tick: MetricTick }} News */
+
+/** What came while an answer was on its way: that answer may be older, so this is applied again. @type {News[]} */
+let held = [];
+
+function settle() {
+  loading.value = null;
+  const again = held;
+  held = [];
+  absorb(again);
+}
+
+/** @param {News[]} items */
+function absorb(items) {
+  const { view, token } = list.peek();
+  if (!view || items.length === 0) return;
+  let { rows } = list.peek();
+  let moved = false;
+  for (const item of items) {
+    if ("tick" in item) {
+      rows = applyTick(rows, item.tick);
+      continue;
+    }
+    const before = rows.find((r) => r.id === item.run.id);
+    moved ||= before?.run_status !== item.run.run_status;
+    rows = applyChange({ rows, complete: token === null }, item.run, view);
+  }
+  list.value = { ...list.peek(), rows };
+  if (moved) recount();
+}
+
+const apply = perFrame((/** @type {News[]} */ items) => {
+  if (loading.peek()) held.push(...items);
+  absorb(items);
+});
+
+listen({
+  run: (run) => apply({ run }),
+  metrics: (tick) => apply({ tick }),
+  resync: () => {
+    stale = true;
+    if (shown) void load();
+  },
+});

@@ -1,0 +1,190 @@
+// The shapes that the head sends, as JSDoc types. Only tsc reads this file: no code here,
+// and nothing imports it at run time. Fields that the dashboard does not use are left out.
+
+/** @typedef {"STARTED" | "FINISHED" | "ERRORED" | "ABORTED"} RunStatus */
+/** @typedef {"INITIALIZING" | "SCHEDULING" | "RUNNING" | "RESTARTING" | "RESIZING" | "FINISHED" | "ERRORED" | "ABORTED"} Phase */
+/** @typedef {number | "NaN" | "Infinity" | "-Infinity"} WireNumber a float as JSON can carry it */
+
+/**
+ * @typedef {object} Exit
+ * @property {number | null} code
+ * @property {string | null} signal
+ * @property {number} time_ms
+ * @property {string | null} cause
+ */
+
+/**
+ * @typedef {object} Worker
+ * @property {string} actor_id
+ * @property {number} world_rank
+ * @property {number} local_rank
+ * @property {number} node_rank
+ * @property {string} node_id
+ * @property {string} node_ip
+ * @property {number | null} pid
+ * @property {string[]} gpu_ids
+ * @property {"ALIVE" | "DEAD"} status
+ * @property {Exit | null} exit
+ */
+
+/**
+ * @typedef {object} ProcessEvidence
+ * @property {"running" | "exited" | "unknown"} state
+ * @property {number | null} pid
+ * @property {string | null} host
+ * @property {string | null} observed_by
+ * @property {number | null} observed_at_ms
+ */
+
+/**
+ * @typedef {object} ContactEvidence
+ * @property {number} last_contact_ms
+ * @property {number} lease_ttl_ms
+ * @property {number | null} lease_expires_ms
+ * @property {number | null} clock_skew_ms
+ */
+
+/**
+ * @typedef {object} RankProgress
+ * @property {number} rank
+ * @property {number | null} last_step
+ * @property {number | null} last_report_ms
+ */
+
+/**
+ * @typedef {object} ProgressEvidence
+ * @property {number | null} last_step
+ * @property {number | null} last_report_ms
+ * @property {number | null} median_step_interval_ms
+ * @property {boolean} stalled
+ * @property {number | null} stalled_since_ms
+ * @property {RankProgress[]} ranks
+ */
+
+/** @typedef {{ process: ProcessEvidence, contact: ContactEvidence, progress: ProgressEvidence }} Evidence */
+
+/**
+ * @typedef {object} TrainRun a run as it stands in a list
+ * @property {string} id
+ * @property {string} name
+ * @property {string | null} job_id
+ * @property {string | null} experiment
+ * @property {string} controller_actor_id
+ * @property {"ALIVE" | "DEAD"} controller_actor_status
+ * @property {string | null} controller_state
+ * @property {RunStatus} run_status
+ * @property {Phase} phase
+ * @property {string | null} status_detail
+ * @property {"controller" | "user" | "reconciler" | null} ended_by
+ * @property {number} start_time_ms
+ * @property {number | null} end_time_ms
+ * @property {number | null} duration_ms
+ * @property {number | null} noticed_at_ms
+ * @property {number | null} stop_requested_at_ms
+ * @property {number} num_attempts
+ * @property {{ worker: number, controller: number, preemption: number }} num_failures
+ * @property {Record<string, string>} tags
+ * @property {Worker[]} [workers]
+ * @property {Evidence} [evidence]
+ * @property {Record<string, WireNumber>} [last_metrics]
+ */
+
+/**
+ * @typedef {object} Attempt
+ * @property {string} attempt_id
+ * @property {number} ordinal
+ * @property {"PENDING" | "RUNNING" | "FINISHED" | "ERRORED" | "ABORTED"} status
+ * @property {string | null} end_reason
+ * @property {string | null} status_detail
+ * @property {number} start_time_ms
+ * @property {number | null} end_time_ms
+ * @property {Worker[]} workers
+ */
+
+/**
+ * @typedef {object} FirstFailure
+ * @property {number | null} rank
+ * @property {number} attempt
+ * @property {number | null} pid
+ * @property {string | null} host
+ * @property {number | null} exit_code
+ * @property {string | null} signal
+ * @property {string} message
+ * @property {string[]} log_tail
+ * @property {number} time_ms
+ * @property {{ rank: number, exit_code: number | null, signal: string | null }[]} consequences
+ */
+
+/**
+ * @typedef {object} RunExtras what only the answer for one run carries
+ * @property {Record<string, unknown>} settings
+ * @property {Record<string, unknown>} framework_versions
+ * @property {Evidence} evidence
+ * @property {Record<string, WireNumber>} last_metrics
+ * @property {Attempt[]} attempts
+ * @property {FirstFailure | null} first_failure
+ * @property {number} server_time_ms
+ */
+/** @typedef {TrainRun & RunExtras} FullRun */
+
+/** @typedef {Record<RunStatus, number>} Counts */
+
+/**
+ * @typedef {object} RunPage
+ * @property {TrainRun[]} train_runs
+ * @property {number} total_size
+ * @property {string | null} next_page_token
+ * @property {number} server_time_ms
+ * @property {Counts} counts
+ */
+
+/**
+ * @typedef {object} TrailEvent
+ * @property {number} id
+ * @property {string} run_id
+ * @property {number} time_ms
+ * @property {string} kind
+ * @property {string | null} from
+ * @property {string | null} to
+ * @property {string} by
+ * @property {string | null} reason
+ * @property {number | null} attempt
+ * @property {number | null} rank
+ * @property {Record<string, unknown> | null} evidence
+ */
+
+/** @typedef {{ events: TrailEvent[], next_page_token: string | null }} TrailPage */
+
+/**
+ * @typedef {object} MetricSummary
+ * @property {string} key
+ * @property {number} count
+ * @property {WireNumber | null} last
+ * @property {number} nan_count
+ * @property {number | null} last_step
+ */
+
+/**
+ * @typedef {object} WireSeries
+ * @property {string} key
+ * @property {number} count
+ * @property {number[]} step
+ * @property {number[]} time_ms
+ * @property {WireNumber[]} value
+ * @property {number[]} attempt_at
+ */
+
+/** @typedef {{ attempt: number, rank: number, size_bytes: number, url: string }} LogFile */
+
+/** @typedef {TrainRun & { progress?: { last_step: number | null, last_report_ms: number | null } }} RunChange */
+
+/**
+ * @typedef {object} MetricTick
+ * @property {string} run_id
+ * @property {number | null} last_step
+ * @property {number} time_ms
+ * @property {Record<string, WireNumber>} last_metrics
+ * @property {number} points
+ */
+
+export {};

@@ -1,0 +1,88 @@
+// The Overview tab: the first failure if there was one, the attempts, and what the run was
+// started with.
+/** @import { FirstFailure } from "../types.js" */
+/** @import { RunState } from "../state/run.js" */
+
+import { exact } from "../model/format.js";
+import { exitText } from "../model/status.js";
+import { flatten } from "../model/tree.js";
+import { Attempts } from "./attempts.js";
+import { html } from "./html.js";
+import { Lines } from "./lines.js";
+import { Glyph } from "./status.js";
+
+/** @param {{ run: RunState }} props */
+export function Overview({ run }) {
+  return html`<div class="overview">
+    ${run.first_failure && html`<${Failure} failure=${run.first_failure} />`}
+    <section>
+      <h2>Attempts</h2>
+      <${Attempts} run=${run} />
+    </section>
+    <div class="columns">
+      <section>
+        <h2>Settings</h2>
+        <${Pairs} rows=${flatten(run.settings)} none="This run was registered without settings." />
+      </section>
+      <section>
+        <h2>Versions</h2>
+        <${Pairs} rows=${flatten(run.framework_versions)} none="No versions were recorded." />
+        <h2>Tags</h2>
+        <${Pairs} rows=${Object.entries(run.tags)} none="No tags." />
+        <h2>Controller</h2>
+        <${Pairs} rows=${controllerRows(run)} none="" />
+      </section>
+    </div>
+  </div>`;
+}
+
+/** @param {RunState} run @returns {[string, string][]} */
+function controllerRows(run) {
+  /** @type {[string, string][]} */
+  const rows = [
+    ["actor", run.controller_actor_id],
+    ["status", run.controller_actor_status],
+    ["state", run.controller_state ?? "not reported"],
+  ];
+  if (run.ended_by) rows.push(["ended by", run.ended_by]);
+  if (run.noticed_at_ms) rows.push(["noticed", exact(run.noticed_at_ms)]);
+  if (run.job_id) rows.push(["job", run.job_id]);
+  return rows;
+}
+
+/** @param {{ failure: FirstFailure }} props */
+function Failure({ failure }) {
+  const who = failure.rank === null ? "The controller" : `Rank ${failure.rank}`;
+  const how =
+    failure.exit_code === null && !failure.signal
+      ? "failed"
+      : `ended with ${exitText({ code: failure.exit_code, signal: failure.signal })}`;
+  const where = [failure.host && `on ${failure.host}`, failure.pid !== null && `pid ${failure.pid}`]
+    .filter(Boolean)
+    .join(", ");
+  return html`<section class="failure">
+    <h2><${Glyph} shape="errored" />First failure</h2>
+    <p class="failure-what">${who} ${how}: ${failure.message}</p>
+    <p class="quiet">
+      attempt ${failure.attempt}${where && `, ${where}`}, <time>${exact(failure.time_ms)}</time>
+    </p>
+    ${failure.log_tail.length > 0 && html`<${Lines} text=${failure.log_tail.join("\n")} />`}
+    ${
+      failure.consequences.length > 0 &&
+      html`<p class="quiet">
+      Then, as a consequence:
+      ${failure.consequences.map((c) => ` rank ${c.rank} ended with ${exitText({ code: c.exit_code, signal: c.signal })}`).join(",")}.
+    </p>`
+    }
+  </section>`;
+}
+
+/** @param {{ rows: [string, string][], none: string }} props */
+function Pairs({ rows, none }) {
+  if (rows.length === 0) return html`<p class="quiet">${none}</p>`;
+  return html`<table class="pairs">
+    <tbody>
+      ${rows.map(([key, value]) => html`<tr key=${key}><th scope="row"><bdi>${key}</bdi></th><td><bdi>${value}</bdi></td></tr>`)}
+    </tbody>
+  </table>`;
+}

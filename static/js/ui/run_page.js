@@ -1,0 +1,86 @@
+// The Run page: what is happening and why, the evidence for it, and the tabs. The Metrics and Logs
+// tabs bring code that the other pages do not need, so they are loaded when first opened.
+/** @import { RunView } from "../model/view.js" */
+/** @import { RunState } from "../state/run.js" */
+
+import { useEffect } from "preact/hooks";
+import { word, why } from "../model/status.js";
+import { TABS, formatView } from "../model/view.js";
+import { now } from "../state/clock.js";
+import { openRun } from "../state/run.js";
+import { EventsTab } from "./events_tab.js";
+import { Evidence } from "./evidence.js";
+import { useOpened } from "./hooks.js";
+import { html } from "./html.js";
+import { later } from "./later.js";
+import { Overview } from "./overview.js";
+import { RunMark } from "./status.js";
+import { StopButton } from "./stop.js";
+import { Ago, RunDuration } from "./time.js";
+import { WorkersTab } from "./workers_tab.js";
+
+const MetricsTab = later(async () => (await import("./metrics_tab.js")).MetricsTab);
+const LogsTab = later(async () => (await import("./logs_tab.js")).LogsTab);
+
+/** @param {{ view: RunView }} props */
+export function RunPage({ view }) {
+  const opened = useOpened(() => openRun(view.id), [view.id]);
+  const run = opened.run.value;
+  const error = opened.error.value;
+  const title = run ? `${word(run.run_status)} · ${run.name}` : "Run";
+  useEffect(() => void (document.title = `${title} · TrainHead`), [title]);
+  if (error && (error.missing || !run)) {
+    return html`<main class="notice">
+      <h1>${error.missing ? "There is no such run" : "The run could not be loaded"}</h1>
+      <p>${error.text}</p>
+      <p><a href="./">All runs</a></p>
+    </main>`;
+  }
+  if (!run) return html`<main class="run" aria-busy="true"><p class="quiet run-head">Loading…</p></main>`;
+  return html`<main class="run">
+    <${Header} run=${run} />
+    <nav class="tabs" aria-label="Parts of this run">
+      ${TABS.map(
+        (tab) =>
+          html`<a key=${tab} href=${formatView({ ...view, tab, q: "" })} aria-current=${tab === view.tab ? "page" : undefined}
+            >${word(tab)}</a
+          >`,
+      )}
+    </nav>
+    <${TabBody} view=${view} run=${run} />
+  </main>`;
+}
+
+/** @param {{ run: RunState }} props */
+function Header({ run }) {
+  return html`<header class="run-head">
+    <div class="run-title">
+      <h1 title=${run.id}><bdi>${run.name}</bdi></h1>
+      <${RunMark} run=${run} />
+      <span class="grow"></span>
+      <${StopButton} run=${run} />
+    </div>
+    <${Why} run=${run} />
+    <p class="run-facts">
+      <span>started <${Ago} at=${run.start_time_ms} /></span>
+      <span>${run.end_time_ms === null ? "for" : "took"} <${RunDuration} run=${run} /></span>
+      ${run.experiment && html`<span>experiment <bdi>${run.experiment}</bdi></span>`}
+      <span>id <span class="mono">${run.id}</span></span>
+    </p>
+    <${Evidence} run=${run} />
+  </header>`;
+}
+
+/** By itself, for it is drawn each second while something ages. @param {{ run: RunState }} props */
+function Why({ run }) {
+  return html`<p class="why">${why(run, now.value, run.rate)}</p>`;
+}
+
+/** @param {{ view: RunView, run: RunState }} props */
+function TabBody({ view, run }) {
+  if (view.tab === "overview") return html`<${Overview} run=${run} />`;
+  if (view.tab === "workers") return html`<${WorkersTab} run=${run} />`;
+  if (view.tab === "events") return html`<${EventsTab} id=${run.id} />`;
+  if (view.tab === "metrics") return html`<${MetricsTab} view=${view} run=${run} />`;
+  return html`<${LogsTab} view=${view} run=${run} />`;
+}

@@ -1,0 +1,189 @@
+// The Run page in a real browser against the real head.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { launch, open, row, screenshot, until } from "./browser.mjs";
+import { Head } from "./head.mjs";
+
+const TABS = ["Overview", "Metrics", "Workers", "Logs", "Events"];
+const head = new Head();
+/** @type {import("playwright-core").Browser} */
+let browser;
+/** @type {import("./head.mjs").Controller} */
+let run;
+
+before(async () => {
+  await head.start();
+  browser = await launch();
+  run = await head.register({
+    name: "digits-1",
+    settings: { lr: 0.0003, model: { depth: 12 } },
+    framework_versions: { torch: "2.8.0" },
+    tags: { team: "vision" },
+  });
+  await run.run(2);
+  const steps = Array.from({ length: 60 }, (_, step) => ({
+    step,
+    metrics: {
+      "train/loss": step === 20 ? "NaN" : 2 / (step + 1),
+      "train/grad": step === 3 ? "Infinity" : 1,
+      lr: 0.1,
+    },
+  }));
+  await run.report(steps);
+});
+after(async () => {
+  await browser?.close();
+  await head.close();
+});
+
+test("the run page opens by link and by reload, and says what is happening", async () => {
+  const { page, problems } = await open(browser);
+  await page.goto(head.url);
+  await row(page, run.id).locator("[data-row-link]").click();
+  await page.waitForURL(`**/runs/${run.id}`);
+  for (let visit = 0; visit < 2; visit += 1) {
+    await page.getByRole("heading", { name: "digits-1" }).waitFor();
+    await page.locator(".why", { hasText: "Running: 2 of 2 workers alive, at step 59" }).waitFor();
+    await page.locator(".fact", { hasText: "Process" }).waitFor();
+    await page.locator(".fact", { hasText: "Contact" }).getByText("lease").waitFor();
+    await page.locator(".fact", { hasText: "Progress" }).getByText("step 59").waitFor();
+    await page.locator(".pairs").getByText("model/depth").waitFor();
+    await page.locator(".pairs").getByText("2.8.0").waitFor();
+    await page.reload();
+  }
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("every tab has its own URL and draws without an error", async () => {
+  const { page, problems } = await open(browser);
+  await page.goto(`${head.url}runs/${run.id}`);
+  for (const tab of TABS) {
+    await page.locator(".tabs").getByText(tab, { exact: true }).click();
+    await page.locator(".tabs a[aria-current=page]", { hasText: tab }).waitFor();
+    if (tab !== "Overview") assert.match(page.url(), new RegExp(`tab=${tab.toLowerCase()}`));
+  }
+  await page.locator(".events tbody tr").first().waitFor();
+  assert.match(await page.locator(".events").innerText(), /SCHEDULING → RUNNING/);
+  await page.goto(`${head.url}runs/${run.id}?tab=workers`);
+  await page.locator(".workers").getByText("node-a").first().waitFor();
+  assert.equal(await page.locator(".workers tbody tr").count(), 2);
+  await page.goBack();
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("a chart extends live from its last step only, and a NaN breaks neither it nor others", async () => {
+  const { page, problems } = await open(browser);
+  /** @type {URL[]} */
+  const asked = [];
+  page.on("request", (r) => r.url().includes("/metrics/series") && asked.push(new URL(r.url())));
+  await page.goto(`${head.url}runs/${run.id}?tab=metrics`);
+  const value = (/** @type {string} */ key) => page.locator(`[data-metric="${key}"] [data-value]`);
+  await value("train/loss").getByText("0.03333").waitFor();
+  await value("train/grad").getByText("1", { exact: true }).waitFor();
+  assert.equal(
+    await page
+      .locator(".chart-group h2")
+      .allInnerTexts()
+      .then((t) => t.join("|")),
+    "Without a group 1|train 2",
+  );
+  await page.locator('[data-metric="train/loss"]').getByText("1 not finite").waitFor();
+  await page.locator('[data-metric="lr"] canvas').waitFor();
+  asked.length = 0;
+
+  await run.report([{ step: 60, metrics: { "train/loss": 0.125, "train/grad": 2, lr: 0.1, "val/new": 5 } }]);
+  await value("train/loss").getByText("0.1250").waitFor();
+  await value("val/new").getByText("5").waitFor();
+  const loss = asked.filter((u) => u.searchParams.getAll("key").includes("train/loss"));
+  assert.ok(
+    loss.length > 0 &&
+      loss.every((u) => u.searchParams.get("from_step") === "59" || u.searchParams.get("from_step") === "60"),
+  );
+
+  await run.report([{ step: 61, metrics: { "train/loss": "NaN", "train/grad": 3, lr: 0.1 } }]);
+  await value("train/loss").getByText("NaN").waitFor();
+  await value("train/grad").getByText("3").waitFor();
+  await page.locator('[data-metric="train/loss"]').getByText("2 not finite").waitFor();
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("search, smoothing and axis of the charts are in the URL", async () => {
+  const { page, problems } = await open(browser);
+  await page.goto(`${head.url}runs/${run.id}?tab=metrics`);
+  await page.locator("input[type=search]").fill("grad");
+  await until(async () => (await page.locator(".chart-slot").count()) === 1, "only the charts that match");
+  await page.locator("input[type=range]").fill("0.6");
+  await page.locator(".chip", { hasText: "Time" }).click();
+  await page.reload();
+  await page.locator('[data-metric="train/grad"] canvas').waitFor();
+  const url = new URL(page.url());
+  assert.deepEqual(Object.fromEntries(url.searchParams), {
+    tab: "metrics",
+    q: "grad",
+    smooth: "0.6",
+    x: "time",
+  });
+  assert.equal(await page.locator(".chart-slot").count(), 1);
+  assert.equal(await page.locator("input[type=range]").inputValue(), "0.6");
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("a restart shows the new attempt, and its steps replace the old ones", async () => {
+  const again = await head.register({ name: "restarted" });
+  await again.run(1);
+  await again.report([0, 1, 2, 3, 4].map((step) => ({ step, metrics: { loss: 10 + step } })));
+  const { page, problems } = await open(browser);
+  await page.goto(`${head.url}runs/${again.id}?tab=metrics`);
+  const value = page.locator('[data-metric="loss"] [data-value]');
+  await value.getByText("14").waitFor();
+  await again.endAttempt("ERRORED", "worker_failed", "rank 0 exited with code 1");
+  await again.state("RESTARTING");
+  await again.state("SCHEDULING");
+  await again.beginAttempt(1);
+  await again.state("RUNNING");
+  await again.report([2, 3, 4].map((step) => ({ step, metrics: { loss: 20 + step } })));
+  await value.getByText("24").waitFor();
+  await page.locator(".tabs").getByText("Overview").click();
+  await until(async () => (await page.locator(".attempts tbody tr").count()) === 2, "two attempts");
+  await page.locator(".attempts").getByText("rank 0 exited with code 1").waitFor();
+  await again.end("FINISHED");
+  await page.locator(".run-title").getByText("Finished").waitFor();
+  await page.locator(".why", { hasText: "Finished after" }).waitFor();
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("an unknown run and an unknown page say so", async () => {
+  const { page } = await open(browser);
+  await page.goto(`${head.url}runs/no-such-run`);
+  await page.getByText("There is no such run").waitFor();
+  await page.getByRole("link", { name: "All runs" }).click();
+  await row(page, run.id).waitFor();
+  await page.close();
+});
+
+test("the page holds on a phone and in both themes", async () => {
+  for (const [name, options] of /** @type {const} */ ([
+    ["light", {}],
+    ["dark", { dark: true }],
+    ["phone", { width: 390, height: 844 }],
+  ])) {
+    const { page, problems } = await open(browser, options);
+    await page.goto(`${head.url}runs/${run.id}`);
+    await page.locator(".attempts tbody tr").waitFor();
+    await screenshot(page, `run-${name}`);
+    await page.goto(`${head.url}runs/${run.id}?tab=metrics&smooth=0.6`);
+    await page.locator("[data-value]").first().waitFor();
+    await screenshot(page, `metrics-${name}`);
+    const wider = await page.evaluate(
+      () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
+    );
+    assert.ok(wider <= 0, `${name}: ${wider} px stick out`);
+    assert.deepEqual(problems, []);
+    await page.close();
+  }
+});

@@ -1,0 +1,76 @@
+// How changes and metric ticks enter the loaded list.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { appendPage, applyChange, applyTick, matches, toRow } from "../../../static/js/model/run_list.js";
+import { ALL_RUNS } from "../../../static/js/model/view.js";
+import { makeRun } from "./fixtures.mjs";
+
+const at = (/** @type {string} */ id, /** @type {number} */ start_time_ms) => makeRun({ id, start_time_ms });
+const rows = () => appendPage([], [at("c", 30), at("b", 20), at("a", 10)]);
+const ids = (/** @type {{ id: string }[]} */ list) => list.map((r) => r.id).join("");
+
+test("a new run enters at its place", () => {
+  assert.equal(ids(applyChange({ rows: rows(), complete: false }, at("d", 40), ALL_RUNS)), "dcba");
+  assert.equal(ids(applyChange({ rows: rows(), complete: false }, at("x", 15), ALL_RUNS)), "cbxa");
+});
+
+test("a run beyond the loaded part only enters when there are no further pages", () => {
+  assert.equal(ids(applyChange({ rows: rows(), complete: false }, at("0", 1), ALL_RUNS)), "cba");
+  assert.equal(ids(applyChange({ rows: rows(), complete: true }, at("0", 1), ALL_RUNS)), "cba0");
+});
+
+test("a changed run keeps its place and all other rows stay the same objects", () => {
+  const before = rows();
+  const after = applyChange({ rows: before, complete: true }, { ...at("b", 20), name: "new" }, ALL_RUNS);
+  assert.equal(after[1].name, "new");
+  assert.equal(after[1].evidence?.process.pid, 1);
+  assert.equal(after[0], before[0]);
+  assert.equal(after[2], before[2]);
+});
+
+test("a run that no longer fits the filter leaves", () => {
+  const ended = { ...at("b", 20), run_status: /** @type {const} */ ("FINISHED") };
+  const view = { ...ALL_RUNS, status: [/** @type {const} */ ("STARTED")] };
+  assert.equal(ids(applyChange({ rows: rows(), complete: true }, ended, view)), "ca");
+});
+
+test("a page never brings a run twice", () => {
+  assert.equal(ids(appendPage(rows(), [at("a", 10), at("9", 9)])), "cba9");
+});
+
+test("searching looks at name, id, job and tags, in any case", () => {
+  const run = makeRun({ id: "id-7", name: "Résumé", job_id: "slurm-9", tags: { team: "NLP" } });
+  for (const q of ["résu", "ID-7", "SLURM", "team:nlp", " nlp "])
+    assert.ok(matches(run, { ...ALL_RUNS, q }), q);
+  assert.ok(!matches(run, { ...ALL_RUNS, q: "other" }));
+});
+
+test("ticks bring step, metrics and a measured rate, and end a stall", () => {
+  const start = toRow(makeRun());
+  assert.ok(start.evidence);
+  start.evidence.progress.stalled = true;
+  const tick = { run_id: "r1", last_step: 14, time_ms: 7000, last_metrics: { loss: 1 }, points: 1 };
+  const [row] = applyTick([start], tick);
+  assert.equal(row.evidence?.progress.last_step, 14);
+  assert.equal(row.evidence?.progress.stalled, false);
+  assert.deepEqual(row.last_metrics, { loss: 1 });
+  // Two a second by the median until now, two a second measured.
+  assert.equal(row.rate, 2);
+  // Back to step 3 after a restart: the rate is not negative, it is measured anew.
+  const [back] = applyTick([row], { ...tick, last_step: 3, time_ms: 9000 });
+  assert.deepEqual([back.rate, back.measured], [2, { step: 3, time_ms: 9000 }]);
+});
+
+test("a run that came by the stream alone can still show its progress", () => {
+  const bare = toRow(makeRun({ evidence: undefined, last_metrics: undefined }));
+  const [row] = applyTick([bare], { run_id: "r1", last_step: 1, time_ms: 1, last_metrics: {}, points: 1 });
+  assert.equal(row.evidence?.progress.last_step, 1);
+});
+
+test("a tick for a run that is not loaded changes nothing", () => {
+  const list = rows();
+  assert.equal(
+    applyTick(list, { run_id: "zz", last_step: 1, time_ms: 1, last_metrics: {}, points: 1 }),
+    list,
+  );
+});

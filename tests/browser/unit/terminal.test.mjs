@@ -1,0 +1,81 @@
+// Log text as a terminal would show it, and hostile log text as harmless text.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Terminal } from "../../../static/js/model/terminal.js";
+
+/** @param {string[]} chunks */
+function show(...chunks) {
+  const terminal = new Terminal();
+  for (const c of chunks) terminal.write(c);
+  return Array.from({ length: terminal.length }, (_, i) => terminal.line(i));
+}
+/** @param {string[]} chunks */
+const text = (...chunks) => show(...chunks).map((line) => line.map((s) => s.text).join(""));
+
+test("lines end with a newline, and the empty place after the last is no line", () => {
+  assert.deepEqual(text("a\r\nb\n"), ["a", "b"]);
+  assert.deepEqual(text("a\n\nb"), ["a", "", "b"]);
+  assert.deepEqual(text(""), []);
+});
+
+test("a carriage return overwrites from the start and keeps what is longer", () => {
+  assert.deepEqual(text("10%\r20%\r100%\n"), ["100%"]);
+  assert.deepEqual(text("abcdef\rXY"), ["XYcdef"]);
+  assert.deepEqual(text("abcdef\r\x1b[KXY"), ["XY"]);
+});
+
+test("the cursor can go up to redraw several bars", () => {
+  assert.deepEqual(text("one\ntwo\n\x1b[2A\rONE\n\rTWO\n"), ["ONE", "TWO"]);
+});
+
+test("backspace and tab move as expected", () => {
+  assert.deepEqual(text("ab\bX\tY"), ["aX      Y"]);
+});
+
+test("colours become classes, any colour the nearest of sixteen", () => {
+  assert.deepEqual(show("\x1b[1;31mred\x1b[0m no"), [
+    [
+      { text: "red", style: "t-bold t-fg1" },
+      { text: " no", style: "" },
+    ],
+  ]);
+  assert.equal(show("\x1b[38;2;250;5;5mx")[0][0].style, "t-fg9");
+  assert.equal(show("\x1b[38;5;46mx")[0][0].style, "t-fg10");
+  assert.equal(show("\x1b[48;5;4;97mx")[0][0].style, "t-fg15 t-bg4");
+});
+
+test("sequences may be cut anywhere between two chunks", () => {
+  const whole = "a\x1b[1;32mgreen\x1b[0m\x1b]0;title\x07b\x1b]8;;http://x\x1b\\c\n";
+  const expected = show(whole);
+  for (let i = 0; i <= whole.length; i += 1)
+    assert.deepEqual(show(whole.slice(0, i), whole.slice(i)), expected);
+});
+
+test("control bytes and marks that reorder text are made visible", () => {
+  assert.deepEqual(text("a\x00\x07\x7f\x9b\u202eb"), ["a␀␇␡‹009B›‹202E›b"]);
+});
+
+test("an escape that never ends does not swallow the log", () => {
+  const [line] = text(`\x1b]0;${"x".repeat(5000)}`, "after");
+  assert.ok(line.startsWith("␛]0;xxx"));
+});
+
+test("markup stays text", () => {
+  assert.deepEqual(text("<script>alert(1)</script>&amp;"), ["<script>alert(1)</script>&amp;"]);
+});
+
+test("a line without an end goes on in the next line", () => {
+  const lines = text("x".repeat(10_000));
+  assert.deepEqual(
+    lines.map((l) => l.length),
+    [4096, 4096, 1808],
+  );
+});
+
+test("only so many lines are kept, and the number of lost ones is known", () => {
+  const terminal = new Terminal(100);
+  for (let i = 0; i < 5000; i += 1) terminal.write(`${i}\n`);
+  assert.ok(terminal.length < 1300);
+  assert.equal(terminal.line(terminal.length - 1)[0].text, "4999");
+  assert.equal(terminal.line(0)[0].text, String(terminal.dropped));
+});
