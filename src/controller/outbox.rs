@@ -79,6 +79,7 @@ impl Outbox {
             writer,
             seq: 0,
             troubled: false,
+            refused: false,
         };
         let stop = tasks.stopping();
         drop(tasks.spawn(async move {
@@ -130,6 +131,8 @@ struct Delivery {
     seq: u64,
     /// The head did not answer; it was said once.
     troubled: bool,
+    /// The head does not record this run.
+    refused: bool,
 }
 
 impl Delivery {
@@ -138,36 +141,41 @@ impl Delivery {
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut pause = RETRY_FIRST;
         loop {
-            self.take_metrics();
-            match self.deliver_one().await {
+            self.take_metrics(Take::IfNoneWaits);
+            let delivered = self.deliver_one().await;
+            // What came in the meantime keeps its order behind what waits.
+            while let Ok(message) = messages.try_recv() {
+                self.accept(message);
+            }
+            let wait = match delivered {
                 Delivered::One => {
                     pause = RETRY_FIRST;
-                    // What came in the meantime keeps its order behind what waits.
-                    while let Ok(message) = messages.try_recv() {
-                        self.accept(message);
-                    }
-                    continue;
-                }
-                Delivered::Nothing => {
-                    if let Some(done) = self.flush.take() {
-                        let _ = done.send(());
-                    }
-                    tokio::select! {
-                        message = messages.recv() => match message {
-                            Some(message) => self.accept(message),
-                            None => return,
-                        },
-                        () = self.session.arrived() => tokio::time::sleep(GATHER).await,
-                        _ = beat.tick() => self.beat().await,
-                    }
+                    Duration::ZERO
                 }
                 Delivered::NotNow => {
-                    tokio::time::sleep(pause).await;
+                    let now = pause;
                     pause = (pause * 2).min(RETRY_MOST);
-                    while let Ok(message) = messages.try_recv() {
-                        self.accept(message);
-                    }
+                    now
                 }
+                Delivered::Nothing if self.queue.is_empty() || self.refused => {
+                    if let Some(done) = self.flush.take() {
+                        let _ = done.send(());
+                        continue;
+                    }
+                    Duration::MAX
+                }
+                Delivered::Nothing => Duration::ZERO,
+            };
+            tokio::select! {
+                // However much there is to deliver, the lease is renewed, and a stop is heard of with it.
+                biased;
+                _ = beat.tick() => self.beat().await,
+                message = messages.recv(), if wait > Duration::ZERO => match message {
+                    Some(message) => self.accept(message),
+                    None => return,
+                },
+                () = self.session.arrived(), if wait == Duration::MAX => tokio::time::sleep(GATHER).await,
+                () = tokio::time::sleep(wait), if wait < Duration::MAX => {}
             }
         }
     }
@@ -176,16 +184,16 @@ impl Delivery {
         match message {
             Message::Say(verb) => {
                 // What was reported before belongs before.
-                self.take_metrics();
+                self.take_metrics(Take::All);
                 self.queue.push_back(Item::Say(verb));
             }
             Message::Flush(done) => self.flush = Some(done),
         }
     }
 
-    fn take_metrics(&mut self) {
-        // While the head is away reports wait in the session, whose bound holds.
-        if self.troubled && self.queue.iter().any(|item| matches!(item, Item::Report(_))) {
+    fn take_metrics(&mut self, take: Take) {
+        // What is not taken waits in the session, whose bound holds.
+        if take == Take::IfNoneWaits && self.queue.iter().any(|item| matches!(item, Item::Report(_))) {
             return;
         }
         for ((attempt, rank), reports) in self.session.take_reports() {
@@ -226,6 +234,7 @@ impl Delivery {
             Err(e @ ClientError::Refused { .. }) => {
                 warn!("the run is not recorded: {e}");
                 self.register = None;
+                self.refused = true;
                 self.tell.send_modify(|told| told.fenced = true);
                 Delivered::Nothing
             }
@@ -287,6 +296,12 @@ impl Delivery {
             info!("the head answers again");
         }
     }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Take {
+    All,
+    IfNoneWaits,
 }
 
 enum Delivered {

@@ -70,6 +70,8 @@ pub(crate) struct Shared {
     pub(crate) reader: Reader,
     /// Monotonic milliseconds at which a lease may be due; `i64::MAX` if there is none.
     pub(crate) next_due_ms: AtomicI64,
+    /// Monotonic milliseconds of the last look at what is newly dead.
+    pub(crate) last_look_ms: AtomicI64,
     /// UNIX milliseconds of the last good sweep.
     pub(crate) last_sweep_ms: AtomicI64,
     /// Sweeps and commits that failed.
@@ -117,6 +119,7 @@ pub async fn start(options: StateOptions) -> Result<(StateHandle, StateTask), St
         processes: ProcessWatch::new().map_err(io)?,
         reader,
         next_due_ms: AtomicI64::new(i64::MAX),
+        last_look_ms: AtomicI64::new(number::millis(clock.monotonic())),
         last_sweep_ms: AtomicI64::new(clock.now().as_ms()),
         failures: AtomicI64::new(0),
         broken: RwLock::new(None),
@@ -131,7 +134,6 @@ pub async fn start(options: StateOptions) -> Result<(StateHandle, StateTask), St
         set,
         shared: Arc::clone(&shared),
         mailbox,
-        last_look: monotonic,
         stale: false,
         ticks: HashMap::new(),
         _lock: lock,
@@ -148,8 +150,6 @@ struct Actor {
     set: WorkingSet,
     shared: Arc<Shared>,
     mailbox: mpsc::Receiver<Command>,
-    /// When the actor last looked at the leases, monotonic.
-    last_look: Duration,
     /// A commit failed: memory must be read again before the next one.
     stale: bool,
     /// Runs with points that browsers have not been told of.
@@ -293,13 +293,13 @@ impl Actor {
     /// If the head itself stood still (stopped, suspended, a disk that hung), nobody could reach it: all leases start
     /// anew.
     fn forgive_own_absence(&mut self, now: Duration) {
-        let away = now.saturating_sub(self.last_look);
+        let last = self.shared.last_look_ms.swap(number::millis(now), Ordering::AcqRel);
+        let away = now.saturating_sub(number::from_millis(last));
         if away > SWEEP + SUSPENDED {
             warn!("the head stood still for {away:?}: all leases start anew");
             self.set.leases.renew_all(now);
             self.set.stops.renew_all(now);
         }
-        self.last_look = now;
     }
 
     fn publish(&mut self, group: &Group, listed: Vec<ListedRun>) {
@@ -401,8 +401,9 @@ impl Shared {
     /// Whether a look at what is newly dead could find anything: one comparison and one system call, whatever the
     /// number of live runs.
     pub(crate) fn anything_due(&self) -> bool {
-        self.next_due_ms.load(Ordering::Acquire) < number::millis(self.clock.monotonic())
-            || self.processes.any_ended()
+        let now = number::millis(self.clock.monotonic());
+        let late = now - self.last_look_ms.load(Ordering::Acquire) > number::millis(SWEEP);
+        late || self.next_due_ms.load(Ordering::Acquire) < now || self.processes.any_ended()
     }
 
     /// When the last good sweep was.

@@ -167,6 +167,7 @@
 /**
  * @typedef {object} WireSeries
  * @property {string} key
+ * @property {number} rank
  * @property {number} count
  * @property {number[]} step
  * @property {number[]} time_ms

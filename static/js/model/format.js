@@ -84,8 +84,13 @@ export function exact(ms) {
   if (Number.isNaN(d.getTime())) return "";
   const off = -d.getTimezoneOffset();
   const zone = `${off < 0 ? "−" : "+"}${pad(Math.floor(Math.abs(off) / 60))}:${pad(Math.abs(off) % 60)}`;
-  const day = `${d.getFullYear()}-${pad(d.getMonth() + 1)}-${pad(d.getDate())}`;
-  return `${day} ${clock(ms)}.${pad(d.getMilliseconds(), 3)} ${zone}`;
+  return `${day(ms)} ${clock(ms)}.${pad(d.getMilliseconds(), 3)} ${zone}`;
+}
+
+/** `2026-07-01`, local. @param {number} ms */
+export function day(ms) {
+  const d = new Date(ms);
+  return `${d.getFullYear()}-${pad(d.getMonth() + 1)}-${pad(d.getDate())}`;
 }
 
 /** `12:00:03`, local. @param {number} ms */
@@ -101,6 +106,30 @@ export function rate(perSecond) {
     return `${perSecond >= 1000 ? integer(Math.round(perSecond)) : perSecond.toPrecision(3)}${THIN}/s`;
   return `${interval(1000 / perSecond)} each`;
 }
+
+/** The same for a sentence: `23.0 steps/s`. @param {number | null | undefined} perSecond */
+export function stepRate(perSecond) {
+  return rate(perSecond).replace(/\/s$/, "steps/s").replace(/each$/, "a step");
+}
+
+/**
+ * The ticks of one axis alike: as many decimals as they are apart, and an exponent for all or none.
+ * @param {number[]} values evenly apart
+ */
+export function ticks(values) {
+  const apart = values.length > 1 ? Math.abs(values[1] - values[0]) : 0;
+  let decimals = 0;
+  while (decimals < 8 && Math.abs(Number(apart.toFixed(decimals)) - apart) > apart * 1e-6) decimals += 1;
+  if (apart === 0 || decimals === 8 || Math.max(...values.map(Math.abs)) >= 1e9) return values.map(tick);
+  return values.map((v) => {
+    const rounded = Number(v.toFixed(decimals));
+    if (decimals === 0) return integer(rounded);
+    return (rounded < 0 ? "−" : "") + Math.abs(rounded).toFixed(decimals);
+  });
+}
+
+/** A set length of time, such as a lease: without a second unit that is zero. @param {number} ms */
+export const length = (ms) => elapsed(ms / 1000);
 
 /** @param {number} n */
 export function bytes(n) {

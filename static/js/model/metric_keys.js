@@ -25,9 +25,14 @@ export function group(keys) {
 // What most people look at first. Only an order: a run without such keys shows its first ones.
 const WANTED = [/loss/i, /acc|reward|return|score|f1|bleu|ppl|perplexity/i];
 
+/** Of several, the smoother one: not that of a single batch. */
+const OFTEN = /^[^/]*$|^(train|val|valid|validation|eval|test)\//i;
+
 /** @param {string[]} keys @param {number} room */
 export function choose(keys, room) {
   const sorted = [...keys].sort();
-  const firsts = WANTED.map((want) => sorted.find((k) => want.test(k))).filter((k) => k !== undefined);
+  const firsts = WANTED.map(
+    (want) => sorted.find((k) => want.test(k) && OFTEN.test(k)) ?? sorted.find((k) => want.test(k)),
+  ).filter((k) => k !== undefined);
   return [...new Set([...firsts, ...sorted])].slice(0, room);
 }

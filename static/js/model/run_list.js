@@ -78,7 +78,9 @@ function withProgress(row, progress) {
   const old = row.evidence?.progress;
   if (!row.evidence || !old) return row;
   const moved = progress.last_report_ms !== null && progress.last_report_ms > (old.last_report_ms ?? 0);
-  const next = { ...old, ...progress };
+  // What is not said is not unsaid: the last change of a run may come without its progress.
+  const next = { ...old, last_step: progress.last_step ?? old.last_step };
+  next.last_report_ms = progress.last_report_ms ?? old.last_report_ms;
   if (moved || !isLive(row)) Object.assign(next, { stalled: false, stalled_since_ms: null });
   return { ...row, evidence: { ...row.evidence, progress: next } };
 }

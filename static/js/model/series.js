@@ -5,19 +5,26 @@
 
 import { toNumber } from "./format.js";
 
-/** @typedef {{ step: number[], time: number[], value: number[], attempt: number[] }} Series */
+/** @typedef {{ step: number[], time: number[], value: number[], attempt: number[], rank: number }} Series */
 /** @typedef {{ x: number, before: number, attempt: number }} Restart `before`: where the attempt before it ended */
-/** @typedef {{ x: number[], raw: (number | null)[], smooth: (number | null)[] | null, odd: { x: number, value: number }[], restarts: Restart[] }} Plot */
+/** In a Plot, `last` is the index of the newest attempt's last point; `left` is what an older one left beyond it. */
+/** @typedef {{ x: number[], raw: (number | null)[], smooth: (number | null)[] | null, left: (number | null)[] | null, last: number, odd: { x: number, value: number }[], restarts: Restart[] }} Plot */
 
 /** Above this many points held for a chart, the server is asked to sample anew. */
 export const MAX_HELD = 4000;
 
 /** @type {Series} */
-export const EMPTY = { step: [], time: [], value: [], attempt: [] };
+export const EMPTY = { step: [], time: [], value: [], attempt: [], rank: 0 };
 
 /** @param {WireSeries} wire @returns {Series} */
 export function decode(wire) {
-  return { step: wire.step, time: wire.time_ms, value: wire.value.map(toNumber), attempt: wire.attempt_at };
+  return {
+    step: wire.step,
+    time: wire.time_ms,
+    value: wire.value.map(toNumber),
+    attempt: wire.attempt_at,
+    rank: wire.rank,
+  };
 }
 
 /**
@@ -26,15 +33,14 @@ export function decode(wire) {
  * @param {Series} series
  */
 export function resumeStep(series) {
-  let newest = -1;
-  let step = null;
-  for (let i = 0; i < series.step.length; i += 1) {
-    if (series.attempt[i] >= newest) {
-      newest = series.attempt[i];
-      step = series.step[i];
-    }
-  }
-  return step;
+  return series.step[lastOfNewest(series.attempt)] ?? null;
+}
+
+/** Index of the last point of the newest attempt; −1 if there is none. @param {number[]} attempts */
+function lastOfNewest(attempts) {
+  let last = -1;
+  for (let i = 0; i < attempts.length; i += 1) if (last < 0 || attempts[i] >= attempts[last]) last = i;
+  return last;
 }
 
 /** Everything from `from` on is replaced by what the server says now. @param {Series} old @param {Series} tail @param {number} from @returns {Series} */
@@ -46,6 +52,7 @@ export function extend(old, tail, from) {
     time: [...old.time.slice(0, keep), ...tail.time],
     value: [...old.value.slice(0, keep), ...tail.value],
     attempt: [...old.attempt.slice(0, keep), ...tail.attempt],
+    rank: tail.rank,
   };
 }
 
@@ -72,6 +79,9 @@ export function plot(series, { x, smooth, start_ms }) {
   if (x === "time") order.sort((a, b) => series.time[a] - series.time[b]);
   const xs = order.map((i) => (x === "step" ? series.step[i] : (series.time[i] - start_ms) / 1000));
   const raw = order.map((i) => (Number.isFinite(series.value[i]) ? series.value[i] : null));
+  const last = lastOfNewest(order.map((i) => series.attempt[i]));
+  const left = last < raw.length - 1 ? raw.map((v, i) => (i >= last ? v : null)) : null;
+  if (left) raw.fill(null, last + 1);
   const odd = [];
   const restarts = [];
   for (let n = 0; n < order.length; n += 1) {
@@ -81,7 +91,7 @@ export function plot(series, { x, smooth, start_ms }) {
     if (n > 0 && attempt > series.attempt[order[n - 1]])
       restarts.push({ x: xs[n], before: xs[n - 1], attempt });
   }
-  return { x: xs, raw, smooth: smooth > 0 ? smoothed(raw, smooth) : null, odd, restarts };
+  return { x: xs, raw, smooth: smooth > 0 ? smoothed(raw, smooth) : null, left, last, odd, restarts };
 }
 
 /** Index of the point nearest to `x` in a sorted column. @param {number[]} xs @param {number} x */

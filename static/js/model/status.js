@@ -2,7 +2,8 @@
 // Pure. It never guesses: where nothing is known it says what is recorded and no more.
 /** @import { Exit, TrainRun, Worker } from "../types.js" */
 
-import { count, duration, integer, interval, rate as rateText } from "./format.js";
+import { count, duration, integer, interval, stepRate } from "./format.js";
+import { firstLine } from "./text.js";
 
 /** @typedef {"started" | "stalled" | "finished" | "errored" | "aborted" | "waiting"} Shape */
 /** @typedef {{ shape: Shape, word: string, detail: string }} Mark */
@@ -56,6 +57,20 @@ export function exitText(exit) {
   return exit.code === null ? "unknown" : `code ${exit.code}`;
 }
 
+/**
+ * How a worker stands: alive, or how it ended. One that others took down with them, or that was
+ * asked to stop, did not fail.
+ * @param {Worker} worker @param {{ taken: boolean }} why `taken`: its end was a consequence
+ * @returns {{ shape: Shape | "alive", word: string }}
+ */
+export function workerMark(worker, { taken }) {
+  if (worker.status === "ALIVE") return { shape: "alive", word: "Alive" };
+  if (!worker.exit || (worker.exit.code === null && !worker.exit.signal))
+    return { shape: "aborted", word: "Lost" };
+  if (worker.exit.code === 0) return { shape: "finished", word: "Done" };
+  return taken ? { shape: "aborted", word: "Stopped" } : { shape: "errored", word: "Failed" };
+}
+
 /** @param {TrainRun} run */
 export function failures(run) {
   return run.num_failures.worker + run.num_failures.controller;
@@ -63,10 +78,15 @@ export function failures(run) {
 
 /**
  * What is happening and why, in one sentence.
- * @param {TrainRun} run @param {number} now @param {number | null} stepRate steps a second, if known
+ * @param {TrainRun} run @param {number} now @param {number | null} speed steps a second, if known
  */
-export function why(run, now, stepRate) {
-  return isLive(run) ? whyLive(run, now, stepRate) : whyEnded(run);
+export function why(run, now, speed) {
+  return isLive(run) ? whyLive(run, now, speed) : whyEnded(run);
+}
+
+/** Why an ended run did not finish, for the list: the head's own words. @param {TrainRun} run */
+export function reasonOf(run) {
+  return run.run_status === "FINISHED" || !run.status_detail ? "" : firstLine(run.status_detail);
 }
 
 /** @param {TrainRun} run */
@@ -81,8 +101,8 @@ function whyEnded(run) {
   return `${word(run.run_status)}${took}${by}; no reason was given.`;
 }
 
-/** @param {TrainRun} run @param {number} now @param {number | null} stepRate */
-function whyLive(run, now, stepRate) {
+/** @param {TrainRun} run @param {number} now @param {number | null} speed */
+function whyLive(run, now, speed) {
   const progress = run.evidence?.progress;
   if (run.stop_requested_at_ms !== null) {
     return `Stopping: asked ${duration(now - run.stop_requested_at_ms)} ago, waiting for the controller to end its workers.`;
@@ -95,29 +115,29 @@ function whyLive(run, now, stepRate) {
     return `Stalled: no report${since === null ? "" : ` for ${duration(now - since)}`}${at}${every}.`;
   }
   if (run.status_detail) return sentence(`${word(run.controller_state ?? run.phase)}: ${run.status_detail}`);
-  if (run.phase === "RUNNING") return whyRunning(run, stepRate);
+  if (run.phase === "RUNNING") return whyRunning(run, speed);
   if (run.phase === "INITIALIZING") return "Registered: the controller is getting ready.";
   if (run.phase === "SCHEDULING")
     return `Waiting for the workers of attempt ${currentAttempt(run)} to be placed.`;
   return `${word(run.phase)}: attempt ${currentAttempt(run)} is being prepared.`;
 }
 
-/** @param {TrainRun} run @param {number | null} stepRate */
-function whyRunning(run, stepRate) {
+/** @param {TrainRun} run @param {number | null} speed */
+function whyRunning(run, speed) {
   const { alive, total } = aliveOf(run.workers);
   const step = run.evidence?.progress.last_step ?? null;
   const facts = [
     total > 0 ? `${alive} of ${count(total, "worker")} alive` : "no workers named yet",
     step === null ? "no step reported yet" : `at step ${integer(step)}`,
   ];
-  const speed = rateText(stepRate);
-  if (speed) facts.push(speed);
+  const fast = stepRate(speed);
+  if (fast) facts.push(fast);
   return `Running: ${facts.join(", ")}.`;
 }
 
 /** The head's details start in lower case and may lack a full stop. @param {string} text */
-function sentence(text) {
-  const line = text.trim().split("\n", 1)[0];
+export function sentence(text) {
+  const line = firstLine(text);
   const first = line.charAt(0).toUpperCase() + line.slice(1);
-  return /[.…?)\]]$/.test(first) ? first : `${first}.`;
+  return /[.…?!:]$/.test(first) ? first : `${first}.`;
 }

@@ -4,6 +4,7 @@
 // It is no full terminal: no screen, no scroll regions, no clearing of what was already printed.
 
 import { applySgr, classOf, plain } from "./sgr.js";
+import { visible } from "./text.js";
 
 /** @typedef {{ text: string, style: string }} Span */
 /** @typedef {{ chars: string[], styles: string[] }} Cells */
@@ -163,12 +164,4 @@ function spans({ chars, styles }) {
     from = i;
   }
   return out;
-}
-
-/** The picture of a control character, or its code where there is none. @param {string} char */
-function visible(char) {
-  const code = char.charCodeAt(0);
-  if (code < 0x20) return String.fromCharCode(0x2400 + code);
-  if (code === 0x7f) return "\u2421";
-  return `‹${code.toString(16).toUpperCase().padStart(4, "0")}›`;
 }

@@ -3,6 +3,7 @@
 /** @import { Attempt } from "../types.js" */
 
 import { word } from "./status.js";
+import { plain } from "./text.js";
 
 /** @typedef {{ attempt: Attempt, left: number, width: number, duration_ms: number }} Bar */
 
@@ -24,5 +25,6 @@ const clamp = (f) => Math.min(1, Math.max(0, f));
 export function reason(attempt) {
   const kind = attempt.end_reason ? word(attempt.end_reason) : "";
   if (!attempt.status_detail) return kind;
-  return kind ? `${kind}: ${attempt.status_detail}` : attempt.status_detail;
+  const detail = plain(attempt.status_detail);
+  return kind ? `${kind}: ${detail}` : detail;
 }

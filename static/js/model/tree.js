@@ -9,9 +9,18 @@ export function flatten(tree) {
   const walk = (value, path) => {
     const nested = typeof value === "object" && value !== null && !Array.isArray(value);
     const entries = nested ? Object.entries(value) : [];
-    if (entries.length === 0) rows.push([path, typeof value === "string" ? value : JSON.stringify(value)]);
+    if (entries.length === 0) rows.push([path, path === "command" ? command(value) : written(value)]);
     else for (const [k, v] of entries) walk(v, path ? `${path}/${k}` : k);
   };
   for (const [k, v] of Object.entries(tree)) walk(v, k);
   return rows;
+}
+
+/** @param {unknown} value */
+const written = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+
+/** A program and its arguments as one would type them. @param {unknown} value */
+function command(value) {
+  if (!Array.isArray(value) || !value.every((v) => typeof v === "string")) return written(value);
+  return value.map((v) => (/^[\w@%+=:,./-]+$/.test(v) ? v : `'${v.replaceAll("'", "'\\''")}'`)).join(" ");
 }

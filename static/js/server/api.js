@@ -76,11 +76,12 @@ export async function listMetrics(id, signal) {
 }
 
 /**
- * @param {string} id @param {string[]} keys @param {number | null} from_step @param {AbortSignal} [signal]
+ * @param {string} id @param {string[]} keys
+ * @param {{ from_step?: number | null, rank: number | "all", max_points?: number, signal: AbortSignal }} options
  * @returns {Promise<{ series: WireSeries[] }>}
  */
-export async function getSeries(id, keys, from_step, signal) {
-  const query = new URLSearchParams({ max_points: "1000" });
+export async function getSeries(id, keys, { from_step = null, rank, max_points = 1000, signal }) {
+  const query = new URLSearchParams({ max_points: String(max_points), rank: String(rank) });
   for (const key of keys) query.append("key", key);
   if (from_step !== null) query.set("from_step", String(from_step));
   return (await ask(`${runUrl(id)}/metrics/series?${query}`, { signal })).json();

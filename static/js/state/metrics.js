@@ -15,6 +15,7 @@ const KEYS_A_REQUEST = 40;
 const EXTEND_EVERY_MS = 1000;
 
 /** @typedef {{ step: [number, number], time: [number, number] }} Extent */
+/** @typedef {{ rank: number, from: number | null, keys: string[] }} Ask `from`: where to extend; null: all of it */
 
 /** @param {string} id */
 export function openMetrics(id) {
@@ -24,6 +25,8 @@ export function openMetrics(id) {
   const closing = new AbortController();
   /** @type {Map<string, Signal<Series | null>>} */
   const held = new Map();
+  /** Whose curve is shown, where it is not rank 0's. @type {Map<string, number>} */
+  const rankOf = new Map();
   /** @type {Set<string>} */
   const inSight = new Set();
   /** @type {Set<string>} */
@@ -43,38 +46,56 @@ export function openMetrics(id) {
     return fresh;
   };
 
-  /** What to ask for: keys by the step that each is to be extended from; null: all of it. @param {boolean} first */
+  /** What to ask for, in as few questions as can be. @param {boolean} first @returns {Ask[]} */
   const plan = (first) => {
-    /** @type {Map<number | null, string[]>} */
+    /** @type {Map<string, Ask>} */
     const groups = new Map();
     for (const key of inSight) {
       const series = seriesOf(key).peek();
       if (first !== (series === null)) continue;
       const whole = !series || outdated.has(key) || series.step.length > MAX_HELD;
       const from = whole ? null : resumeStep(series);
-      groups.set(from, [...(groups.get(from) ?? []), key]);
+      const rank = rankOf.get(key) ?? 0;
+      const group = groups.get(`${rank} ${from}`);
+      if (group) group.keys.push(key);
+      else groups.set(`${rank} ${from}`, { rank, from, keys: [key] });
     }
-    return groups;
+    return [...groups.values()];
   };
 
-  /** @param {string[]} wanted @param {number | null} from */
-  const fetchSome = async (wanted, from) => {
-    if (from === null) for (const key of wanted) outdated.delete(key);
-    const answer = await getSeries(id, wanted, from, closing.signal);
+  /** @param {Ask} wanted */
+  const fetchSome = async ({ rank, from, keys: some }) => {
+    if (from === null) for (const key of some) outdated.delete(key);
+    const answer = await getSeries(id, some, { from_step: from, rank, signal: closing.signal });
     for (const wire of answer.series) {
       const into = seriesOf(wire.key);
       const next = decode(wire);
       into.value = from === null ? next : extend(into.peek() ?? EMPTY, next, from);
     }
     extent.value = extentOf([...held.values()].map((s) => s.peek()));
+    const missing = some.filter((key) => !answer.series.some((s) => s.key === key));
+    if (from === null && rank === 0 && missing.length > 0) await lookElsewhere(missing);
+  };
+
+  /** What rank 0 does not report may be another's: then the first rank that has it is shown. @param {string[]} missing */
+  const lookElsewhere = async (missing) => {
+    const { series } = await getSeries(id, missing, { rank: "all", max_points: 2, signal: closing.signal });
+    for (const { key, rank } of series) rankOf.set(key, Math.min(rank, rankOf.get(key) ?? rank));
+    for (const key of missing) if (!rankOf.has(key)) seriesOf(key).value = EMPTY;
+    const ranks = [...new Set(missing.map((key) => rankOf.get(key)).filter((rank) => rank !== undefined))];
+    await Promise.all(
+      ranks.map((rank) =>
+        fetchSome({ rank, from: null, keys: missing.filter((key) => rankOf.get(key) === rank) }),
+      ),
+    );
   };
 
   /** @param {boolean} first */
   const fetchAll = async (first) => {
     try {
-      for (const [from, wanted] of plan(first)) {
-        for (let i = 0; i < wanted.length; i += KEYS_A_REQUEST) {
-          await fetchSome(wanted.slice(i, i + KEYS_A_REQUEST), from);
+      for (const ask of plan(first)) {
+        for (let i = 0; i < ask.keys.length; i += KEYS_A_REQUEST) {
+          await fetchSome({ ...ask, keys: ask.keys.slice(i, i + KEYS_A_REQUEST) });
         }
       }
       error.value = null;

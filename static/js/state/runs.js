@@ -18,6 +18,9 @@ import { perFrame, throttled } from "./frame.js";
  * @typedef {{ view: RunsView | null, rows: Row[], token: string | null, total: number, counts: Counts | null }} List
  */
 
+/** More than a window shows, and few enough to be there at once. */
+const FIRST_PAGE = 50;
+
 /** @type {List} */
 const NOTHING_YET = { view: null, rows: [], token: null, total: 0, counts: null };
 
@@ -52,7 +55,7 @@ async function load() {
   const view = wanted;
   try {
     await listening;
-    const page = await listRuns(view, { signal: mine.signal });
+    const page = await listRuns(view, { page_size: FIRST_PAGE, signal: mine.signal });
     stale = false;
     setServerTime(page.server_time_ms);
     const { next_page_token: token, total_size: total, counts } = page;

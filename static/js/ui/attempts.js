@@ -30,9 +30,9 @@ export function Attempts({ run }) {
       <thead>
         <tr>
           <th class="num">Attempt</th>
-          <th>Status</th>
-          <th class="num">Workers</th>
-          <th class="num">Duration</th>
+          <th class="a-status">Status</th>
+          <th class="a-workers num">Workers</th>
+          <th class="a-duration num">Duration</th>
           <th class="a-bar">${duration(end - run.start_time_ms)} from the start of the run</th>
           <th>Why it ended</th>
         </tr>
@@ -42,7 +42,7 @@ export function Attempts({ run }) {
           ({ attempt, left, width, duration_ms }) => html`<tr key=${attempt.attempt_id}>
             <td class="num">${attempt.ordinal}</td>
             <td><${Mark} shape=${SHAPES[attempt.status]} word=${word(attempt.status)} /></td>
-            <td class="num">${attempt.workers.length > 0 ? integer(attempt.workers.length) : NOTHING}</td>
+            <td class="a-workers num">${attempt.workers.length > 0 ? integer(attempt.workers.length) : NOTHING}</td>
             <td class="num">${duration(duration_ms)}</td>
             <td class="a-bar" title=${span(attempt)}>
               <div class=${`bar-fill is-${SHAPES[attempt.status]}`} style=${{ left: percent(left), width: percent(width) }}></div>

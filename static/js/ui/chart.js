@@ -45,9 +45,10 @@ export function Chart({ name, series, extent, view, run }) {
   return html`<div class="chart">
     <div class="chart-head">
       <h3 title=${name}><bdi>${name}</bdi></h3>
+      ${data?.rank ? html`<span class="chart-rank quiet" title="Rank 0 reported nothing under this key">rank ${data.rank}</span>` : null}
       ${drawn && html`<${Reading} plot=${drawn} at=${at} x=${x} run=${run} />`}
     </div>
-    <div class="chart-plot" ref=${box}></div>
+    <div class=${`chart-plot ${drawn?.x.length ? "" : "is-waiting"}`} ref=${box}></div>
   </div>`;
 }
 
@@ -60,18 +61,20 @@ function rangeOf(extent, x, start_ms) {
 
 /** @typedef {NonNullable<ReturnType<typeof plot>>} Drawn */
 
-/** The point under the crosshair, else the last one. @param {{ plot: Drawn, at: number | null, x: RunView["x"], run: RunState }} props */
-function Reading({ plot: { x: xs, raw, smooth, odd, restarts }, at, x, run }) {
-  const i = at !== null && at < xs.length ? at : xs.length - 1;
+/** The point under the crosshair, else the last one of the newest attempt. @param {{ plot: Drawn, at: number | null, x: RunView["x"], run: RunState }} props */
+function Reading({ plot: { x: xs, raw, smooth, left, last, odd, restarts }, at, x, run }) {
+  const i = at !== null && at < xs.length ? at : last;
   if (i < 0) return html`<span class="quiet">no points</span>`;
   const here = x === "step" ? `step ${integer(xs[i])}` : duration(xs[i] * 1000);
   const strange = odd.find((o) => o.x === xs[i]);
-  const value = raw[i] === null ? number(strange?.value) : number(raw[i]);
+  const known = raw[i] ?? left?.[i] ?? null;
+  const value = known === null ? number(strange?.value) : number(known);
   const restart = at === null ? undefined : restarts.find((r) => Math.abs(xs.indexOf(r.x) - i) <= 1);
   const before = restart && run.attempts[restart.attempt - 1];
   return html`<span class="reading num">
     ${restart && html`<span class="quiet" title=${before ? reason(before) : ""}>attempt ${restart.attempt}${before ? ` · ${reason(before)}` : ""}</span>`}
     ${!restart && odd.length > 0 && html`<span class="odd" title="Values that are no finite numbers are marked below the curve">${integer(odd.length)} not finite</span>`}
+    ${i > last && html`<span class="quiet" title="The newest attempt has not come as far as an older one did">older attempt</span>`}
     <span class="quiet">${here}</span>
     <b data-value>${value}</b>
     ${smooth && html`<span class="quiet">~${smooth[i] === null ? "–" : number(smooth[i])}</span>`}

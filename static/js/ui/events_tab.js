@@ -1,16 +1,16 @@
 // The Events tab: the trail of the run, oldest first: what changed, by whom, why, on what evidence.
 /** @import { TrailEvent } from "../types.js" */
 
-import { exact, NOTHING } from "../model/format.js";
+import { clock, day, exact, interval, NOTHING } from "../model/format.js";
+import { plain } from "../model/text.js";
 import { flatten } from "../model/tree.js";
 import { openTrail } from "../state/trail.js";
 import { useOpened } from "./hooks.js";
 import { html } from "./html.js";
 import { OnSight } from "./on_sight.js";
-import { Ago } from "./time.js";
 
-/** @param {{ id: string }} props */
-export function EventsTab({ id }) {
+/** @param {{ id: string, start: number }} props */
+export function EventsTab({ id, start }) {
   const opened = useOpened(() => openTrail(id), [id]);
   const { events, token, loaded } = opened.trail.value;
   return html`${opened.error.value && html`<p class="problem" role="alert">${opened.error.value}</p>`}
@@ -19,7 +19,7 @@ export function EventsTab({ id }) {
         <thead>
           <tr>
             <th class="e-time">Time</th>
-            <th>Age</th>
+            <th class="num">After start</th>
             <th>What</th>
             <th>Change</th>
             <th>By</th>
@@ -27,7 +27,7 @@ export function EventsTab({ id }) {
           </tr>
         </thead>
         <tbody>
-          ${events.map((e) => html`<${Entry} key=${e.id} event=${e} />`)}
+          ${events.map((e) => html`<${Entry} key=${e.id} event=${e} start=${start} />`)}
         </tbody>
       </table>
     </div>
@@ -37,20 +37,20 @@ export function EventsTab({ id }) {
     </p>`;
 }
 
-/** @param {{ event: TrailEvent }} props */
-function Entry({ event }) {
+/** @param {{ event: TrailEvent, start: number }} props */
+function Entry({ event, start }) {
   const evidence = event.evidence
     ? flatten(event.evidence)
         .map(([k, v]) => `${k}: ${v}`)
         .join("\n")
     : "";
   return html`<tr>
-    <td class="e-time num">${exact(event.time_ms)}</td>
-    <td class="quiet"><${Ago} at=${event.time_ms} /></td>
+    <td class="e-time num" title=${exact(event.time_ms)}>${day(event.time_ms)} ${clock(event.time_ms)}</td>
+    <td class="quiet num">${interval(event.time_ms - start)}</td>
     <td>${subject(event)}</td>
     <td class="mono">${change(event)}</td>
     <td>${event.by}</td>
-    <td class="e-why" title=${evidence}>${event.reason ?? NOTHING}</td>
+    <td class="e-why" title=${evidence}>${event.reason === null ? NOTHING : plain(event.reason)}</td>
   </tr>`;
 }
 

@@ -4,7 +4,7 @@
 /** @import { ContactEvidence, ProcessEvidence } from "../types.js" */
 /** @import { RunState } from "../state/run.js" */
 
-import { ago, duration, exact, integer, interval, NOTHING, rate } from "../model/format.js";
+import { ago, duration, exact, integer, interval, length, NOTHING, stepRate } from "../model/format.js";
 import { isLive } from "../model/status.js";
 import { now } from "../state/clock.js";
 import { html } from "./html.js";
@@ -15,7 +15,7 @@ const SKEW_WORTH_SAYING_MS = 5000;
 export function Evidence({ run }) {
   const { process, contact } = run.evidence;
   return html`<dl class="evidence">
-    <${Process} process=${process} />
+    <${Process} process=${process} live=${isLive(run)} />
     <${Contact} contact=${contact} live=${isLive(run)} />
     <${Progress} run=${run} />
   </dl>`;
@@ -30,25 +30,34 @@ function Fact({ name, fact, how, title = "", tone = "" }) {
   </div>`;
 }
 
-/** @param {{ process: ProcessEvidence }} props */
-function Process({ process }) {
+/** @param {{ process: ProcessEvidence, live: boolean }} props */
+function Process({ process, live }) {
   const where = [process.pid !== null && `pid ${process.pid}`, process.host && `on ${process.host}`]
     .filter(Boolean)
     .join(" ");
   const seen = process.observed_at_ms;
   const how = process.observed_by
     ? `seen by ${process.observed_by} ${ago(seen, now.value)}`
-    : "nobody watches this process";
-  const fact = `${process.state}${where ? `, ${where}` : ""}`;
+    : live
+      ? "nobody watches this process"
+      : "not watched since the run ended";
+  // Of a run that has ended, "unknown" would be no news: what is known is which process it was.
+  const state = !live && process.state === "unknown" && where ? "" : process.state;
+  const fact = [state, where].filter(Boolean).join(", ");
   return html`<${Fact} name="Process" fact=${fact} how=${how} title=${exact(seen)} />`;
 }
 
 /** @param {{ contact: ContactEvidence, live: boolean }} props */
 function Contact({ contact, live }) {
   const left = contact.lease_expires_ms === null ? null : contact.lease_expires_ms - now.value;
-  const lease = `lease ${duration(contact.lease_ttl_ms)}`;
-  const how =
-    !live || left === null ? lease : left > 0 ? `${lease}, ${duration(left)} left` : `${lease}, run out`;
+  const lease = `lease ${length(contact.lease_ttl_ms)}`;
+  const how = !live
+    ? "last heard of its controller"
+    : left === null
+      ? lease
+      : left > 0
+        ? `${lease}, ${duration(left)} left`
+        : `${lease}, run out`;
   const skew = contact.clock_skew_ms ?? 0;
   const off =
     Math.abs(skew) > SKEW_WORTH_SAYING_MS ? `; its clock is off by ${duration(Math.abs(skew))}` : "";
@@ -66,7 +75,7 @@ function Contact({ contact, live }) {
 function Progress({ run }) {
   const p = run.evidence.progress;
   const usual = p.median_step_interval_ms;
-  const speed = rate(run.rate) || (usual ? `a step took ${interval(usual)}` : "");
+  const speed = stepRate(run.rate) || (usual ? `a step took ${interval(usual)}` : "");
   const how = p.last_report_ms === null ? "no report yet" : `reported ${ago(p.last_report_ms, now.value)}`;
   return html`<${Fact}
     name="Progress"

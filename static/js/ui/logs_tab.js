@@ -49,7 +49,14 @@ export function LogsTab({ view, run }) {
     </div>
     ${files.error && html`<p class="problem" role="alert">${files.error}</p>`}
     ${file && html`<${Log} key=${url} url=${url} growing=${growing} />`}
-    ${!file && files.loaded && html`<p class="quiet">Rank ${view.rank} has written nothing in attempt ${attempt}.</p>`}`;
+    ${!file && files.loaded && html`<p class="quiet">${missing(run, view.rank, attempt)}</p>`}`;
+}
+
+/** A head has only the logs below its own data directory, and not everything that is registered writes one. @param {RunState} run @param {number} rank @param {number} attempt */
+function missing(run, rank, attempt) {
+  if (run.attempts.length === 0) return "No log yet: no attempt has begun.";
+  const host = run.evidence.process.host;
+  return `This head holds no log of rank ${rank} in attempt ${attempt}. Either nothing was written, or the log is in the data directory of the controller${host ? ` on ${host}` : ""}.`;
 }
 
 /**

@@ -40,16 +40,22 @@ export function MetricsTab({ view, run }) {
     ${found && keys.length > 0 && found.length === 0 && html`<p class="quiet tab-note">No metric matches.</p>`}
     ${
       found &&
-      group(found).map(
-        ({ prefix, keys: members }) => html`<section class="chart-group" key=${prefix}>
+      html`<div class=${`chart-groups ${largest(found) === 2 ? "is-pairs" : ""}`}>${group(found).map(
+        ({
+          prefix,
+          keys: members,
+        }) => html`<section class="chart-group" key=${prefix} style=${{ "--n": members.length }}>
         <h2>${prefix || "Without a group"} <span class="quiet num">${members.length}</span></h2>
         <div class="charts">
           ${members.map((key) => html`<${Slot} key=${key} name=${key} metrics=${metrics} view=${view} run=${run} />`)}
         </div>
       </section>`,
-      )
+      )}</div>`
     }`;
 }
+
+/** How many charts the largest group has. @param {string[]} keys */
+const largest = (keys) => Math.max(...group(keys).map((g) => g.keys.length));
 
 /** @param {{ view: RunView }} props */
 function Smoothing({ view }) {

@@ -3,16 +3,22 @@
 /** @import { FirstFailure } from "../types.js" */
 /** @import { RunState } from "../state/run.js" */
 
-import { exact } from "../model/format.js";
-import { exitText } from "../model/status.js";
+import { exact, integer, number } from "../model/format.js";
+import { exitText, sentence } from "../model/status.js";
+import { plain } from "../model/text.js";
 import { flatten } from "../model/tree.js";
+import { formatView, runView } from "../model/view.js";
 import { Attempts } from "./attempts.js";
 import { html } from "./html.js";
 import { Lines } from "./lines.js";
 import { Glyph } from "./status.js";
 
+const METRICS_SHOWN = 10;
+
 /** @param {{ run: RunState }} props */
 export function Overview({ run }) {
+  const tags = Object.entries(run.tags);
+  const versions = flatten(run.framework_versions);
   return html`<div class="overview">
     ${run.first_failure && html`<${Failure} failure=${run.first_failure} />`}
     <section>
@@ -21,19 +27,29 @@ export function Overview({ run }) {
     </section>
     <div class="columns">
       <section>
-        <h2>Settings</h2>
-        <${Pairs} rows=${flatten(run.settings)} none="This run was registered without settings." />
+        <h2>Last metrics</h2>
+        <${LastMetrics} run=${run} />
+        <h2>Controller</h2>
+        <${Pairs} rows=${controllerRows(run)} />
       </section>
       <section>
-        <h2>Versions</h2>
-        <${Pairs} rows=${flatten(run.framework_versions)} none="No versions were recorded." />
-        <h2>Tags</h2>
-        <${Pairs} rows=${Object.entries(run.tags)} none="No tags." />
-        <h2>Controller</h2>
-        <${Pairs} rows=${controllerRows(run)} none="" />
+        <h2>Settings</h2>
+        <${Pairs} rows=${flatten(run.settings)} none="This run was registered without settings." />
+        ${tags.length > 0 && html`<h2>Tags</h2><${Pairs} rows=${tags} />`}
+        ${versions.length > 0 && html`<h2>Versions</h2><${Pairs} rows=${versions} />`}
       </section>
     </div>
   </div>`;
+}
+
+/** @param {{ run: RunState }} props */
+function LastMetrics({ run }) {
+  const all = Object.entries(run.last_metrics).sort(([a], [b]) => (a < b ? -1 : 1));
+  /** @type {[string, string][]} */
+  const rows = all.slice(0, METRICS_SHOWN).map(([key, value]) => [key, number(value)]);
+  const more = all.length - rows.length;
+  return html`<${Pairs} rows=${rows} none="No metric has been reported." />
+    ${more > 0 && html`<p class="pairs-more"><a href=${formatView({ ...runView(run.id), tab: "metrics" })}>${integer(more)} more in Metrics</a></p>`}`;
 }
 
 /** @param {RunState} run @returns {[string, string][]} */
@@ -60,9 +76,13 @@ function Failure({ failure }) {
   const where = [failure.host && `on ${failure.host}`, failure.pid !== null && `pid ${failure.pid}`]
     .filter(Boolean)
     .join(", ");
+  // The head's message usually says who and how by itself.
+  const said = failure.message
+    .toLowerCase()
+    .startsWith(failure.rank === null ? "controller" : `rank ${failure.rank} `);
   return html`<section class="failure">
     <h2><${Glyph} shape="errored" />First failure</h2>
-    <p class="failure-what">${who} ${how}: ${failure.message}</p>
+    <p class="failure-what">${said ? sentence(failure.message) : `${who} ${how}: ${plain(failure.message)}`}</p>
     <p class="quiet">
       attempt ${failure.attempt}${where && `, ${where}`}, <time>${exact(failure.time_ms)}</time>
     </p>
@@ -77,12 +97,12 @@ function Failure({ failure }) {
   </section>`;
 }
 
-/** @param {{ rows: [string, string][], none: string }} props */
-function Pairs({ rows, none }) {
+/** @param {{ rows: [string, string][], none?: string }} props */
+function Pairs({ rows, none = "" }) {
   if (rows.length === 0) return html`<p class="quiet">${none}</p>`;
   return html`<table class="pairs">
     <tbody>
-      ${rows.map(([key, value]) => html`<tr key=${key}><th scope="row"><bdi>${key}</bdi></th><td><bdi>${value}</bdi></td></tr>`)}
+      ${rows.map(([key, value]) => html`<tr key=${key}><th scope="row"><bdi>${plain(key)}</bdi></th><td><div><bdi>${plain(value)}</bdi></div></td></tr>`)}
     </tbody>
   </table>`;
 }

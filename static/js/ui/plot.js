@@ -5,7 +5,7 @@
 
 import uPlot from "uplot";
 import { seriesIndex } from "../model/color.js";
-import { elapsed, integer, tick } from "../model/format.js";
+import { elapsed, integer, ticks } from "../model/format.js";
 
 const HEIGHT = 176;
 const FAINT = "55";
@@ -73,21 +73,23 @@ export function makePlot(box, { x, runId, onCursor }) {
         gap: 4,
         space: 72,
         incrs: x === "step" ? STEPS : SECONDS,
-        values: (_, ticks) => ticks.map((t) => (x === "step" ? integer(t) : elapsed(t))),
+        values: (_, at) => at.map((t) => (x === "step" ? integer(t) : elapsed(t))),
       },
-      { ...axis, size: 64, gap: 6, space: 32, values: (_, ticks) => ticks.map(tick) },
+      { ...axis, size: 64, gap: 6, space: 32, values: (_, at) => ticks(at) },
     ],
     series: [
       {},
       { stroke: () => (shown?.smooth ? color + FAINT : color), width: 1.5, points: { size: 4 }, gaps },
       { stroke: color, width: 1.5, points: { show: false }, gaps },
+      // What an older attempt had reached beyond the newest: no longer true, but not hidden.
+      { stroke: color + FAINT, width: 1.5, dash: [4, 4], points: { show: false }, gaps },
     ],
     hooks: {
       setCursor: [(u) => onCursor(u.cursor.idx ?? null)],
       draw: [(u) => shown && drawMarks(u, shown, colors)],
     },
   };
-  const chart = new uPlot(options, [[], [], []], box);
+  const chart = new uPlot(options, [[], [], [], []], box);
   const observer = new ResizeObserver(() => {
     if (box.clientWidth > 0 && box.clientWidth !== chart.width)
       chart.setSize({ width: box.clientWidth, height: HEIGHT });
@@ -99,7 +101,8 @@ export function makePlot(box, { x, runId, onCursor }) {
     update: (next, nextRange) => {
       shown = next;
       range = nextRange;
-      chart.setData([next.x, next.raw, next.smooth ?? next.raw.map(() => null)]);
+      const none = next.x.map(() => null);
+      chart.setData([next.x, next.raw, next.smooth ?? none, next.left ?? none]);
     },
     close: () => {
       observer.disconnect();

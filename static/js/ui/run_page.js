@@ -16,7 +16,7 @@ import { later } from "./later.js";
 import { Overview } from "./overview.js";
 import { RunMark } from "./status.js";
 import { StopButton } from "./stop.js";
-import { Ago, RunDuration } from "./time.js";
+import { Ago, LongAgo, RunDuration } from "./time.js";
 import { WorkersTab } from "./workers_tab.js";
 
 const MetricsTab = later(async () => (await import("./metrics_tab.js")).MetricsTab);
@@ -62,8 +62,11 @@ function Header({ run }) {
     </div>
     <${Why} run=${run} />
     <p class="run-facts">
-      <span>started <${Ago} at=${run.start_time_ms} /></span>
-      <span>${run.end_time_ms === null ? "for" : "took"} <${RunDuration} run=${run} /></span>
+      ${
+        run.end_time_ms === null
+          ? html`<span>started <${LongAgo} at=${run.start_time_ms} /></span>`
+          : html`<span>started <${Ago} at=${run.start_time_ms} /></span><span>took <${RunDuration} run=${run} /></span>`
+      }
       ${run.experiment && html`<span>experiment <bdi>${run.experiment}</bdi></span>`}
       <span>id <span class="mono">${run.id}</span></span>
     </p>
@@ -80,7 +83,7 @@ function Why({ run }) {
 function TabBody({ view, run }) {
   if (view.tab === "overview") return html`<${Overview} run=${run} />`;
   if (view.tab === "workers") return html`<${WorkersTab} run=${run} />`;
-  if (view.tab === "events") return html`<${EventsTab} id=${run.id} />`;
+  if (view.tab === "events") return html`<${EventsTab} id=${run.id} start=${run.start_time_ms} />`;
   if (view.tab === "metrics") return html`<${MetricsTab} view=${view} run=${run} />`;
   return html`<${LogsTab} view=${view} run=${run} />`;
 }

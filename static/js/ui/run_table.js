@@ -3,9 +3,9 @@
 /** @import { Row } from "../model/run_list.js" */
 
 import { Component } from "preact";
-import { integer, NOTHING, number, rate } from "../model/format.js";
+import { count, integer, NOTHING, number, rate } from "../model/format.js";
 import { choose } from "../model/metric_keys.js";
-import { aliveOf, failures } from "../model/status.js";
+import { aliveOf, failures, isLive, reasonOf } from "../model/status.js";
 import { go } from "../state/route.js";
 import { runView } from "../model/view.js";
 import { useFlash } from "./hooks.js";
@@ -65,6 +65,10 @@ function Cells({ run }) {
   );
   const { alive, total } = aliveOf(run.workers);
   const failed = failures(run);
+  const reason = reasonOf(run);
+  // Once the run has ended nobody is alive, and how many there were is what is left to know.
+  const workers =
+    total === 0 ? NOTHING : isLive(run) ? `${integer(alive)}/${integer(total)}` : integer(total);
   const step = run.evidence?.progress.last_step ?? null;
   /** @param {MouseEvent} e */
   const open = (e) => {
@@ -74,15 +78,15 @@ function Cells({ run }) {
   return html`<tr ref=${flash} data-run=${run.id} onClick=${open}>
     <td class="c-status"><${RunMark} run=${run} /></td>
     <td class="c-name">
-      <a href=${`runs/${encodeURIComponent(run.id)}`} data-row-link title=${`${run.name}\n${run.id}`}><bdi>${run.name}</bdi></a>
+      <a href=${`runs/${encodeURIComponent(run.id)}`} data-row-link title=${`${run.name}\n${run.id}`}><bdi>${run.name}</bdi></a>${reason && html`<span class="reason" title=${reason}>${reason}</span>`}
     </td>
     <td class="c-experiment" title=${run.experiment ?? ""}>${run.experiment ?? ""}</td>
     <td class="c-started num"><${Ago} at=${run.start_time_ms} /></td>
     <td class="c-duration num"><${RunDuration} run=${run} /></td>
     <td class="c-attempts num">
-      ${failed > 0 && html`<span class="failed">${integer(failed)} failed</span> · `}${integer(run.num_attempts)}
+      ${failed > 0 ? html`<span class="failed">${integer(failed)}</span> of ${integer(Math.max(failed, run.num_attempts))} failed` : integer(run.num_attempts)}
     </td>
-    <td class="c-workers num" title=${`${alive} of ${total} workers alive`}>${total > 0 ? `${integer(alive)}/${integer(total)}` : NOTHING}</td>
+    <td class="c-workers num" title=${isLive(run) ? `${alive} of ${total} workers alive` : count(total, "worker")}>${workers}</td>
     <td class=${`c-step num ${step === null ? "is-none" : ""}`}>${step === null ? NOTHING : integer(step)}</td>
     <td class="c-rate num">${rate(run.rate)}</td>
     <td class="c-metrics"><${LastMetrics} run=${run} /></td>

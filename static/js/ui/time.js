@@ -11,6 +11,11 @@ export function Ago({ at }) {
   return html`<time title=${exact(at)}>${ago(at, now.value)}</time>`;
 }
 
+/** As `Ago`, with two units: where it is the only duration that is shown. @param {{ at: number }} props */
+export function LongAgo({ at }) {
+  return html`<time title=${exact(at)}>${duration(now.value - at)} ago</time>`;
+}
+
 /** @param {{ run: TrainRun }} props */
 export function RunDuration({ run }) {
   const ms = run.duration_ms ?? (run.end_time_ms ?? now.value) - run.start_time_ms;

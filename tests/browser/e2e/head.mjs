@@ -159,15 +159,15 @@ export class Controller {
     return this.#post(`attempts/${this.attempt_id}/end`, { status, end_reason, status_detail });
   }
 
-  /** @param {{ step: number, metrics: Record<string, number | string> }[]} reports */
-  report(reports) {
+  /** @param {{ step: number, metrics: Record<string, number | string> }[]} reports @param {number} [rank] */
+  report(reports, rank = 0) {
     this.seq += 1;
     const timed = reports.map((r) => ({ ...r, time_ms: Date.now() }));
     return this.#post("reports", {
-      writer: "writer-1",
+      writer: `writer-${rank}`,
       seq: this.seq,
       attempt: this.attempt,
-      rank: 0,
+      rank,
       reports: timed,
     });
   }

@@ -110,6 +110,25 @@ test("a chart extends live from its last step only, and a NaN breaks neither it 
   await page.close();
 });
 
+test("a metric that only another rank reports is shown as that rank's, and extends", async () => {
+  const some = await head.register({ name: "by-rank-1" });
+  await some.run(2);
+  await some.report([{ step: 1, metrics: { loss: 0.5 } }]);
+  await some.report([{ step: 1, metrics: { "io/wait": 7 } }], 1);
+  const { page, problems } = await open(browser);
+  await page.goto(`${head.url}runs/${some.id}?tab=metrics`);
+  const chart = page.locator('[data-metric="io/wait"]');
+  await chart.getByText("rank 1", { exact: true }).waitFor();
+  await chart.locator("[data-value]").getByText("7").waitFor();
+  await some.report([{ step: 2, metrics: { "io/wait": 8 } }], 1);
+  await chart.locator("[data-value]").getByText("8").waitFor();
+  await page.goto(`${head.url}runs/${some.id}?tab=logs`);
+  await page.getByText("This head holds no log of rank 0 in attempt 0.").waitFor();
+  await some.end("FINISHED");
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
 test("search, smoothing and axis of the charts are in the URL", async () => {
   const { page, problems } = await open(browser);
   await page.goto(`${head.url}runs/${run.id}?tab=metrics`);
@@ -145,8 +164,9 @@ test("a restart shows the new attempt, and its steps replace the old ones", asyn
   await again.state("SCHEDULING");
   await again.beginAttempt(1);
   await again.state("RUNNING");
-  await again.report([2, 3, 4].map((step) => ({ step, metrics: { loss: 20 + step } })));
-  await value.getByText("24").waitFor();
+  await again.report([2, 3].map((step) => ({ step, metrics: { loss: 20 + step } })));
+  await value.getByText("23").waitFor();
+  // The newest attempt has not come as far: its last value counts, the older one's is still drawn.
   await page.locator(".tabs").getByText("Overview").click();
   await until(async () => (await page.locator(".attempts tbody tr").count()) === 2, "two attempts");
   await page.locator(".attempts").getByText("rank 0 exited with code 1").waitFor();

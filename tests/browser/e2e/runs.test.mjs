@@ -58,6 +58,7 @@ test("a new run, its states and its metrics appear without a reload", async () =
   await shown.getByText("0.3142").waitFor();
   await run.end("ERRORED", "rank 1 exited with code 1");
   await shown.getByText("Errored").waitFor();
+  await shown.locator(".reason", { hasText: "rank 1 exited with code 1" }).waitFor();
   await until(
     async () => (await page.locator(".chip", { hasText: "Errored" }).innerText()).includes("1"),
     "the count of errored runs",
@@ -103,7 +104,7 @@ test("further pages come by scrolling, each run once", async () => {
   const all = await Promise.all(Array.from({ length: 130 }, (_, i) => head.register({ name: `many-${i}` })));
   const { page, problems } = await open(browser);
   await page.goto(`${head.url}?q=many-`);
-  await page.getByText("100 of 130 runs").waitFor();
+  await page.getByText("50 of 130 runs").waitFor();
   await page.mouse.move(700, 500);
   await until(async () => {
     await page.mouse.wheel(0, 4000);

@@ -24,6 +24,20 @@ test("numbers have four significant digits and whole ones keep all of theirs", (
   for (const [value, text] of cases) assert.equal(format.number(value), text, String(value));
 });
 
+test("the ticks of one axis have as many decimals as they need, all alike", () => {
+  assert.deepEqual(format.ticks([0.0009, 0.00095, 0.001]), ["0.00090", "0.00095", "0.00100"]);
+  assert.deepEqual(format.ticks([-0.5, 0, 0.5]), ["−0.5", "0.0", "0.5"]);
+  assert.deepEqual(format.ticks([0, 500, 1000]), ["0", "500", `1${S}000`]);
+  assert.deepEqual(format.ticks([1e-12, 2e-12]), ["1e−12", "2e−12"]);
+  assert.deepEqual(format.ticks([]), []);
+});
+
+test("a rate in a sentence names what is counted", () => {
+  assert.equal(format.stepRate(2), `2.00${S}steps/s`);
+  assert.equal(format.stepRate(0.25), `4.00${S}s a step`);
+  assert.equal(format.stepRate(null), "");
+});
+
 test("axis ticks drop the zeros at their end and nothing else", () => {
   assert.equal(format.tick(7.5), "7.5");
   assert.equal(format.tick(1e-4), "1e−4");

@@ -61,6 +61,16 @@ test("ticks bring step, metrics and a measured rate, and end a stall", () => {
   assert.deepEqual([back.rate, back.measured], [2, { step: 3, time_ms: 9000 }]);
 });
 
+test("a change that does not say how far the run is does not unsay it", () => {
+  const [row] = applyChange(
+    { rows: [toRow(makeRun())], complete: true },
+    { ...makeRun({ run_status: "FINISHED" }), progress: { last_step: null, last_report_ms: null } },
+    ALL_RUNS,
+  );
+  assert.equal(row.evidence?.progress.last_step, 10);
+  assert.equal(row.evidence?.progress.last_report_ms, 5000);
+});
+
 test("a run that came by the stream alone can still show its progress", () => {
   const bare = toRow(makeRun({ evidence: undefined, last_metrics: undefined }));
   const [row] = applyTick([bare], { run_id: "r1", last_step: 1, time_ms: 1, last_metrics: {}, points: 1 });

@@ -7,6 +7,7 @@ import { decode, extend, nearest, plot, resumeStep, smoothed } from "../../../st
 function series(points) {
   return decode({
     key: "k",
+    rank: 0,
     count: points.length,
     step: points.map((p) => p[0]),
     time_ms: points.map((p) => p[0] * 1000),
@@ -102,6 +103,19 @@ test("a restart is where a newer attempt begins", () => {
     { x: 2, before: 1, attempt: 1 },
     { x: 3, before: 2, attempt: 2 },
   ]);
+});
+
+test("what an older attempt left beyond the newest is apart, and the last point is the newest's", () => {
+  const merged = series([
+    [0, 1, 1],
+    [1, 2, 1],
+    [2, 7, 0],
+    [3, 8, 0],
+  ]);
+  const { raw, left, last } = plot(merged, BY_STEP);
+  assert.deepEqual([raw, left, last], [[1, 2, null, null], [null, 2, 7, 8], 1]);
+  const plain = plot(series([[0, 1]]), BY_STEP);
+  assert.deepEqual([plain.left, plain.last, plot(series([]), BY_STEP).last], [null, 0, -1]);
 });
 
 test("by time the points are in the order of time", () => {

@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { SERIES, seriesIndex } from "../../../static/js/model/color.js";
 import { choose, group, search } from "../../../static/js/model/metric_keys.js";
 import { bars, reason } from "../../../static/js/model/timeline.js";
+import { firstLine } from "../../../static/js/model/text.js";
 import { flatten } from "../../../static/js/model/tree.js";
 
 test("keys are grouped by what is before their first slash", () => {
@@ -34,6 +35,16 @@ test("settings are flattened and values stay as they are written", () => {
     ["empty", "{}"],
     ["text", "x"],
   ]);
+});
+
+test("a command is shown as one would type it", () => {
+  assert.deepEqual(flatten({ command: ["python3", "a b.py", "--x=1", "it's", ""] }), [
+    ["command", `python3 'a b.py' --x=1 'it'\\''s' ''`],
+  ]);
+});
+
+test("what others wrote stands in a line without its colours, with its control bytes visible", () => {
+  assert.equal(firstLine("\x1b[1;31mbad\x1b[0m\x07 \u202eend\nmore"), "bad␇ ‹202E›end");
 });
 
 test("bars lie within the axis whatever the clocks say", () => {

@@ -77,6 +77,35 @@ test("the page has no inline style, no inline script but the import map, and onl
 });
 
 test("what the first page needs is preloaded, and nothing else", () => {
+  const needed = graph("js/main.js");
+  needed.delete("js/main.js");
+  const preloaded = [...read("index.html").matchAll(/modulepreload" href="static\/([^"]+)"/g)].map(
+    (m) => m[1],
+  );
+  assert.deepEqual(preloaded.sort(), [...needed].sort());
+});
+
+test("what the Run page and its tabs need beyond that is asked for ahead", () => {
+  const text = read("js/ahead.js");
+  const list = (/** @type {string} */ name) => {
+    const [, names] = /** @type {RegExpExecArray} */ (new RegExp(`${name} = \\[([^\\]]+)\\]`).exec(text));
+    return [...names.matchAll(/"([^"]+)"/g)].map((m) => `js/${m[1]}.js`).sort();
+  };
+  const known = graph("js/main.js");
+  for (const [name, file] of [
+    ["RUN", "js/ui/run_page.js"],
+    ["METRICS", "js/ui/metrics_tab.js"],
+    ["LOGS", "js/ui/logs_tab.js"],
+  ]) {
+    const beyond = [...graph(file)].filter((f) => !known.has(f));
+    assert.deepEqual(list(name), beyond.filter((f) => !f.startsWith("vendor/")).sort(), name);
+    if (name === "RUN") beyond.forEach((f) => known.add(f));
+  }
+  assert.ok(existsSync(join(ROOT, "vendor/uplot/dist/uPlot.esm.js")));
+});
+
+/** A module and all that it imports when it is loaded. @param {string} root */
+function graph(root) {
   const map = JSON.parse(
     read("index.html").split('<script type="importmap">')[1].split("</script>")[0],
   ).imports;
@@ -92,10 +121,6 @@ test("what the first page needs is preloaded, and nothing else", () => {
       if (target) visit(target);
     }
   };
-  visit("js/main.js");
-  needed.delete("js/main.js");
-  const preloaded = [...read("index.html").matchAll(/modulepreload" href="static\/([^"]+)"/g)].map(
-    (m) => m[1],
-  );
-  assert.deepEqual(preloaded.sort(), [...needed].sort());
-});
+  visit(root);
+  return needed;
+}

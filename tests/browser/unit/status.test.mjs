@@ -1,8 +1,8 @@
 // The status mark and the sentence that says why.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { exitText, mark, why } from "../../../static/js/model/status.js";
-import { makeRun } from "./fixtures.mjs";
+import { exitText, mark, reasonOf, why, workerMark } from "../../../static/js/model/status.js";
+import { makeRun, makeWorker } from "./fixtures.mjs";
 
 test("a started run shows the finer state of its controller", () => {
   assert.deepEqual(mark(makeRun()), { shape: "started", word: "Started", detail: "running" });
@@ -39,6 +39,35 @@ test("the reason of an end is the head's own sentence, made one", () => {
   assert.equal(why(run, 0, null), "Rank 1 exited with code 1: boom.");
 });
 
+test("colours in a reason are taken out, control bytes are made visible", () => {
+  const run = makeRun({ run_status: "ERRORED", status_detail: "rank 1 failed: \u001b[31mno\u0000\u001b[0m" });
+  assert.equal(why(run, 0, null), "Rank 1 failed: no␀.");
+  assert.equal(reasonOf(run), "rank 1 failed: no␀");
+  assert.equal(reasonOf(makeRun({ run_status: "FINISHED", status_detail: "all done" })), "");
+});
+
+test("a worker that was taken down did not fail", () => {
+  const dead = (/** @type {number | null} */ code, /** @type {string | null} */ signal) => ({
+    ...makeWorker(0),
+    status: /** @type {const} */ ("DEAD"),
+    exit: { code, signal, time_ms: 0, cause: null },
+  });
+  const words = [
+    workerMark(makeWorker(0), { taken: false }),
+    workerMark(dead(0, null), { taken: true }),
+    workerMark(dead(1, null), { taken: false }),
+    workerMark(dead(null, "SIGTERM"), { taken: true }),
+    workerMark({ ...dead(0, null), exit: null }, { taken: false }),
+  ].map((m) => `${m.shape} ${m.word}`);
+  assert.deepEqual(words, [
+    "alive Alive",
+    "finished Done",
+    "errored Failed",
+    "aborted Stopped",
+    "aborted Lost",
+  ]);
+});
+
 test("an end without a reason says so", () => {
   const aborted = makeRun({ run_status: "ABORTED", ended_by: "user", duration_ms: 61_000 });
   assert.equal(
@@ -52,7 +81,7 @@ test("an end without a reason says so", () => {
 });
 
 test("a running run says who is alive, where it is and how fast", () => {
-  assert.equal(why(makeRun(), 0, 2), "Running: 2 of 2 workers alive, at step 10, 2.00\u202f/s.");
+  assert.equal(why(makeRun(), 0, 2), "Running: 2 of 2 workers alive, at step 10, 2.00\u202fsteps/s.");
   assert.equal(
     why(makeRun({ workers: [], evidence: undefined }), 0, null),
     "Running: no workers named yet, no step reported yet.",

@@ -1,0 +1,185 @@
+//! The load: keep-alive HTTP/1.1 connections that send prepared bytes and read answers. It costs as little as it can,
+//! since it shares the cores with what it measures.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use anyhow::{Context, bail};
+use memchr::memmem;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    task::JoinSet,
+    time::{Instant, sleep_until, timeout},
+};
+
+/// An answer that takes longer is none.
+const ANSWER: Duration = Duration::from_secs(20);
+/// Requests of one client in one window at the most.
+const REQUESTS: usize = 1_000_000;
+
+/// A whole answer.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
+}
+
+/// A connection.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    address: SocketAddr,
+    buffer: Vec<u8>,
+}
+
+impl Connection {
+    pub(crate) async fn open(address: SocketAddr) -> anyhow::Result<Self> {
+        let stream = timeout(ANSWER, TcpStream::connect(address)).await??;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, address, buffer: vec![0; 64 * 1024] })
+    }
+
+    /// Sends a request and hands the answer's body over in pieces.
+    async fn exchange(&mut self, request: &[u8], mut take: impl FnMut(&[u8])) -> anyhow::Result<u16> {
+        self.stream.write_all(request).await?;
+        let (mut filled, mut head_len) = (0, 0);
+        while head_len == 0 {
+            let n = self.stream.read(&mut self.buffer[filled..]).await?;
+            if n == 0 {
+                bail!("the server closed a connection");
+            }
+            filled += n;
+            head_len = memmem::find(&self.buffer[..filled], b"\r\n\r\n").map_or(0, |at| at + 4);
+        }
+        let head = std::str::from_utf8(&self.buffer[..head_len])?;
+        let status = head.get(9..12).context("no status")?.parse()?;
+        let length = head.split_once("content-length: ").and_then(|(_, rest)| rest.split_once('\r'));
+        let mut left: usize = length.context("an answer without a length")?.0.parse()?;
+        take(&self.buffer[head_len..filled]);
+        left = left.checked_sub(filled - head_len).context("more than was asked for")?;
+        while left > 0 {
+            let n = self.stream.read(&mut self.buffer).await?;
+            if n == 0 {
+                bail!("the server closed a connection");
+            }
+            take(&self.buffer[..n]);
+            left = left.checked_sub(n).context("more than was asked for")?;
+        }
+        Ok(status)
+    }
+
+    async fn answer(&mut self, request: &[u8]) -> anyhow::Result<Answer> {
+        let mut body = Vec::new();
+        let status = timeout(ANSWER, self.exchange(request, |piece| body.extend_from_slice(piece))).await??;
+        if !(200..300).contains(&status) {
+            let line = String::from_utf8_lossy(request).lines().next().unwrap_or_default().to_owned();
+            bail!("{line} gave {status}: {}", String::from_utf8_lossy(&body));
+        }
+        Ok(Answer { status, body })
+    }
+
+    /// The good answer to a GET.
+    pub(crate) async fn get(&mut self, path: &str) -> anyhow::Result<Answer> {
+        let request = get_request(self.address, path);
+        self.answer(&request).await
+    }
+
+    /// The good answer to a POST.
+    pub(crate) async fn post(
+        &mut self,
+        path: &str,
+        token: Option<&str>,
+        body: &[u8],
+    ) -> anyhow::Result<Answer> {
+        let request = post_request(self.address, path, token, body);
+        self.answer(&request).await
+    }
+}
+
+/// The bytes of a GET.
+pub(crate) fn get_request(address: SocketAddr, path: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n\r\n").into_bytes()
+}
+
+/// The bytes of a POST of JSON.
+pub(crate) fn post_request(address: SocketAddr, path: &str, token: Option<&str>, body: &[u8]) -> Vec<u8> {
+    let token = token.map(|t| format!("authorization: Bearer {t}\r\n")).unwrap_or_default();
+    let mut request = format!(
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n{token}content-length: {}\r\n\r\n",
+        body.len()
+    )
+    .into_bytes();
+    request.extend_from_slice(body);
+    request
+}
+
+/// The same request again and again.
+pub(crate) struct Load {
+    pub(crate) address: SocketAddr,
+    pub(crate) request: Arc<[u8]>,
+    pub(crate) status: u16,
+    pub(crate) clients: usize,
+    pub(crate) warm_up: Duration,
+    pub(crate) window: Duration,
+}
+
+impl Load {
+    /// How long each answer took that came within the window, in order of length. `begin` and `end` are called at the
+    /// window's edges.
+    pub(crate) async fn run(
+        &self,
+        begin: impl FnOnce(),
+        end: impl FnOnce(),
+    ) -> anyhow::Result<Vec<Duration>> {
+        let mut connections = Vec::with_capacity(self.clients);
+        for _ in 0..self.clients {
+            connections.push(Connection::open(self.address).await?);
+        }
+        let from = Instant::now() + self.warm_up;
+        let to = from + self.window;
+        let mut clients = JoinSet::new();
+        for connection in connections {
+            clients.spawn(client(connection, Arc::clone(&self.request), self.status, from, to));
+        }
+        sleep_until(from).await;
+        begin();
+        sleep_until(to).await;
+        end();
+        let mut latencies = Vec::new();
+        let all = async {
+            while let Some(of_client) = clients.join_next().await {
+                latencies.extend(of_client??);
+            }
+            anyhow::Ok(())
+        };
+        timeout(ANSWER, all).await.context("clients hang")??;
+        latencies.sort_unstable();
+        if latencies.is_empty() {
+            bail!("no answer in {:?}", self.window);
+        }
+        Ok(latencies)
+    }
+}
+
+async fn client(
+    mut connection: Connection,
+    request: Arc<[u8]>,
+    expected: u16,
+    from: Instant,
+    to: Instant,
+) -> anyhow::Result<Vec<Duration>> {
+    let mut latencies = Vec::new();
+    for _ in 0..REQUESTS {
+        let sent = Instant::now();
+        let status = connection.exchange(&request, |_| {}).await?;
+        let now = Instant::now();
+        if status != expected {
+            bail!("status {status} instead of {expected}");
+        }
+        if now > to {
+            break;
+        }
+        if now > from {
+            latencies.push(now - sent);
+        }
+    }
+    Ok(latencies)
+}

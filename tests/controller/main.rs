@@ -1,0 +1,4 @@
+//! The controller with real processes and real threads.
+
+mod agent;
+mod closures;
