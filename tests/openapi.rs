@@ -1,5 +1,13 @@
 //! The committed OpenAPI document is the one that the handlers make. `UPDATE_OPENAPI=1 cargo test --test openapi` writes it.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::as_conversions,
+    reason = "a test says what it expects by failing; `expect` would have to name just the lints that each file sets off"
+)]
+
 use std::path::Path;
 
 #[test]

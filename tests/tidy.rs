@@ -1,5 +1,13 @@
 //! The house rules that the compiler does not know: which layer may use which, and how long a file may be.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::as_conversions,
+    reason = "a test says what it expects by failing; `expect` would have to name just the lints that each file sets off"
+)]
+
 use std::{
     fs,
     path::{Path, PathBuf},

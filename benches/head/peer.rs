@@ -5,7 +5,15 @@
 //! - `POST /sqlite`: the same into a table of documents, one statement for all that wait, WAL and synchronous=FULL.
 //! - `GET /fixed/NAME`: bytes that were there at the start.
 
-use std::{collections::HashMap, fs, io::Write, net::Ipv4Addr, path::Path, sync::Arc, thread};
+use std::{
+    collections::HashMap,
+    fs,
+    io::{self, Write},
+    net::Ipv4Addr,
+    path::Path,
+    sync::Arc,
+    thread,
+};
 
 use anyhow::Context;
 use axum::{
@@ -21,7 +29,6 @@ use sqlx::{
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous},
 };
 use tokio::{
-    io::AsyncReadExt,
     net::TcpListener,
     sync::{mpsc, oneshot},
 };
@@ -73,8 +80,13 @@ pub(crate) fn serve(dir: &Path) -> anyhow::Result<()> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         println!("the peer is at http://{}", listener.local_addr()?);
         drop(tasks.spawn(serve_router(listener, router, tasks.stopping())));
-        let mut nothing = Vec::new();
-        tokio::io::stdin().read_to_end(&mut nothing).await?;
+        let stop = tasks.stopping();
+        let _ = thread::Builder::new().name("stdin".into()).spawn(move || {
+            // However it ends.
+            let _ = io::copy(&mut io::stdin(), &mut io::sink());
+            tasks.stop();
+        })?;
+        stop.cancelled().await;
         Ok(())
     })
 }

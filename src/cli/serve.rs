@@ -2,7 +2,7 @@
 
 use std::{io::Write, process::ExitCode};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
@@ -24,7 +24,7 @@ pub(super) async fn serve(global: &Global, _: &Serve) -> anyhow::Result<ExitCode
         bail!("a head{who} serves {} already", data_dir.root().display());
     };
     let head = EmbeddedHead::start(global, data_dir, lock, Port::Exactly(global.port)).await?;
-    announce(global, &head.url)?;
+    announce(global, &head.url);
     tokio::select! {
         _ = terminate.recv() => info!("SIGTERM: stopping"),
         _ = interrupt.recv() => info!("SIGINT: stopping"),
@@ -33,12 +33,13 @@ pub(super) async fn serve(global: &Global, _: &Serve) -> anyhow::Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-fn announce(global: &Global, url: &str) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    if global.json {
-        writeln!(out, "{}", serde_json::json!({"url": url})).context("stdout")
+fn announce(global: &Global, url: &str) {
+    let line = if global.json {
+        serde_json::json!({"url": url}).to_string()
     } else {
-        writeln!(out, "TrainHead is at {url}").context("stdout")
-    }?;
-    out.flush().context("stdout")
+        format!("TrainHead is at {url}")
+    };
+    let mut out = std::io::stdout().lock();
+    // A head that nobody listens to serves all the same.
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

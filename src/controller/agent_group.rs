@@ -12,9 +12,9 @@ use super::{
         sweep_orphans,
     },
     group::{GroupEvent, GroupSpec, RankExit, WorkerGroup},
-    machine::new_worker,
     policy::Permanent,
     process::signal_name,
+    words::new_worker,
 };
 use crate::{
     base::{error::chain, number},

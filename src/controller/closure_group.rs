@@ -13,9 +13,9 @@ use tokio::{sync::mpsc, time::Instant};
 use super::{
     agent::StopReport,
     group::{GroupEvent, GroupSpec, RankExit, WorkerGroup},
-    machine::new_worker,
     policy::Permanent,
     session::{Session, WorkerSession},
+    words::new_worker,
 };
 
 /// A train function: one call a rank. It leaves when a report's answer says stop.

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::machine::Evidence;
+use super::words::Evidence;
 use crate::base::tail::last_lines_offset;
 
 const LINES: usize = 50;

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 use super::{agent::StopReport, policy::Permanent, session::Session};
-use crate::{base::RunId, model::commands::NewWorker};
+use crate::{base::RunId, model::verbs::NewWorker};
 
 /// What a group is started with.
 #[derive(Clone, Debug)]

@@ -7,37 +7,20 @@ use super::{
     agent::StopReport,
     group::RankExit,
     policy::{Decision, FailurePolicy, Permanent},
+    steps::{Effect, Input, Outcome},
+    words::{Evidence, describe, stop_words},
 };
 use crate::{
-    base::{ActorId, AttemptId, Timestamp},
+    base::{AttemptId, Timestamp},
     model::{
         AttemptStatus, ControllerState, EndReason, Exit, FirstFailure, RunStatus, WorkerStatus,
-        commands::{
+        failure::Consequence,
+        verbs::{
             AttemptRunning, BeginAttempt, EndAttempt, EndRun, NewWorker, RunVerb, SetState, WorkerChange,
             WorkerChanges,
         },
-        failure::Consequence,
     },
 };
-
-/// How a run ended, as its controller knows it.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    /// All ranks of the last attempt ended well.
-    Finished,
-    /// An error, and no retry left.
-    Errored {
-        /// The error in one sentence.
-        detail: String,
-        /// The exit code that it means for whoever started the run.
-        exit_code: u8,
-    },
-    /// Somebody stopped it.
-    Aborted {
-        /// Who and how.
-        detail: String,
-    },
-}
 
 /// Where the controller is, with what it needs to know there.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,54 +32,6 @@ enum State {
     Restarting,
     ShuttingDown(Outcome),
     Ended(Outcome),
-}
-
-/// What happens.
-#[derive(Clone, Debug)]
-pub(crate) enum Input {
-    /// The controller begins.
-    Begin,
-    /// All ranks run.
-    Started(Vec<NewWorker>),
-    /// The group could not be started.
-    StartFailed { message: String, permanent: Permanent },
-    /// A rank ended; with what its log and error file say, if it is the first to fail.
-    Exited(RankExit, Evidence),
-    /// Nothing of the group is left.
-    Ended(StopReport),
-    /// Whoever held the workers was lost.
-    Lost(StopReport),
-    /// The pause before another try is over.
-    PauseOver,
-    /// Somebody wants the run to stop.
-    Stop { detail: String, grace: Option<Duration> },
-    /// Somebody wants it to stop now.
-    Kill,
-}
-
-/// What a failed rank left behind.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Evidence {
-    pub(crate) log_tail: Vec<String>,
-    /// What the rank itself said was wrong.
-    pub(crate) message: Option<String>,
-}
-
-/// What is to be done.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Effect {
-    /// Say it to the head.
-    Say(RunVerb),
-    /// Start a group for this attempt.
-    Start { attempt: u32, restart_count: u32 },
-    /// End the group, with this much grace if it is not the run's own.
-    Shutdown { grace: Option<Duration> },
-    /// End the group by force.
-    Abort,
-    /// Come again with `PauseOver` after this long.
-    Pause(Duration),
-    /// The run has ended.
-    Done(Outcome),
 }
 
 #[derive(Debug)]
@@ -462,44 +397,4 @@ impl Machine {
 
 fn end(status: AttemptStatus, end_reason: EndReason, status_detail: Option<String>) -> EndAttempt {
     EndAttempt { status, end_reason, status_detail }
-}
-
-/// What is worth saying of the end of a tree.
-fn stop_words(report: &StopReport) -> Option<String> {
-    let StopReport { processes_ended, forced, left } = report;
-    (*forced || !left.is_empty()).then(|| {
-        let by = if *forced { "by force" } else { "" };
-        let rest = if left.is_empty() { String::new() } else { format!("; {left:?} could not be ended") };
-        format!("{} processes ended {by}{rest}", processes_ended.len())
-    })
-}
-
-fn describe(exit: &RankExit, pid: Option<u32>, host: &str, evidence: &Evidence) -> String {
-    let rank = exit.rank;
-    let place = pid.map_or_else(String::new, |pid| format!(" (pid {pid} on {host})"));
-    let how = match (&exit.signal, exit.code) {
-        (Some(signal), _) => format!("rank {rank} was killed by {signal}{place}"),
-        (None, Some(code)) => format!("rank {rank} exited with code {code}{place}"),
-        (None, None) => format!("rank {rank} failed{place}"),
-    };
-    let said = exit.message.as_ref().or(evidence.message.as_ref());
-    match said.or_else(|| evidence.log_tail.iter().rev().find(|line| !line.trim().is_empty())) {
-        Some(line) => format!("{how}: {}", line.trim()),
-        None => how,
-    }
-}
-
-/// A worker of a group as the controller reports it.
-pub(crate) fn new_worker(rank: u32, pid: Option<u32>, host: &str) -> NewWorker {
-    NewWorker {
-        actor_id: ActorId::generate(),
-        world_rank: rank,
-        local_rank: rank,
-        node_rank: 0,
-        node_id: host.to_owned(),
-        node_ip: "127.0.0.1".to_owned(),
-        pid,
-        gpu_ids: Vec::new(),
-        resources: serde_json::Map::from_iter([("CPU".to_owned(), 1.into())]),
-    }
 }

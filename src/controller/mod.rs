@@ -7,18 +7,21 @@ mod agent_group;
 mod closure_group;
 mod failure;
 pub mod group;
+mod last_report;
 pub mod machine;
+mod options;
 mod outbox;
 mod policy;
 pub mod process;
 mod run;
 mod session;
 mod session_server;
+mod steps;
+mod words;
 
 pub use agent_group::{AgentGroup, Launch};
 pub use closure_group::{ClosureGroup, TrainFn};
+pub use options::{ControllerOptions, ControllerView, TrainResult, default_stop_signal};
 pub use policy::FailurePolicy;
-pub use run::{
-    ControllerHandle, ControllerOptions, ControllerView, TrainController, TrainResult, default_stop_signal,
-};
+pub use run::{ControllerHandle, TrainController};
 pub use session::{ReportAnswer, Session, SessionError, WorkerSession};

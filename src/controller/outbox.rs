@@ -13,8 +13,9 @@ use super::session::{Session, Taken};
 use crate::{
     base::{ActorId, Clock, RunId, Secret, Tasks},
     model::{
-        commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration, RunVerb},
+        commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration},
         metrics::{Columns, MetricValue, Report, ReportBatch},
+        verbs::RunVerb,
     },
     state::{ClientError, StateClient},
 };
@@ -98,7 +99,7 @@ impl Outbox {
     }
 
     /// What the head told.
-    pub(super) fn from_head(&self) -> watch::Receiver<FromHead> {
+    pub(super) fn news(&self) -> watch::Receiver<FromHead> {
         self.from_head.clone()
     }
 
@@ -175,6 +176,7 @@ impl Delivery {
                     None => return,
                 },
                 () = self.session.arrived(), if wait == Duration::MAX => tokio::time::sleep(GATHER).await,
+                () = std::future::ready(()), if wait == Duration::ZERO => {}
                 () = tokio::time::sleep(wait), if wait < Duration::MAX => {}
             }
         }

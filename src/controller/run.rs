@@ -1,9 +1,7 @@
 //! The loop: waits for whatever happens first, has the machine decide, and performs what it decided.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use serde::Serialize;
-use serde_json::{Map, Value};
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, MissedTickBehavior, interval, sleep_until},
@@ -13,17 +11,19 @@ use tracing::{debug, info};
 use super::{
     failure,
     group::{GroupEvent, GroupSpec, RankExit, WorkerGroup},
-    machine::{Effect, Evidence, Input, Machine, Outcome},
+    last_report::LastReport,
+    machine::Machine,
+    options::{ControllerOptions, ControllerView, TrainResult},
     outbox::{FromHead, Outbox},
-    policy::FailurePolicy,
-    process,
-    session::{LastReport, Session, SessionInfo},
+    session::{Session, SessionInfo},
     session_server,
+    steps::{Effect, Input, Outcome},
+    words::Evidence,
 };
 use crate::{
-    base::{ActorId, Clock, RunId, Tasks, number},
+    base::{ActorId, RunId, Tasks, number},
     model::{
-        ControllerState, ProcessIdentity,
+        ControllerState,
         commands::{ControllerIdentity, RegisterRun},
         names::made_up_name,
     },
@@ -34,81 +34,6 @@ use crate::{
 const FLUSH: Duration = Duration::from_secs(10);
 /// The display is brought up to date this often.
 const SHOW: Duration = Duration::from_millis(250);
-
-/// What a controller needs to drive a run.
-#[derive(Clone, Debug)]
-pub struct ControllerOptions {
-    /// Identity of the run.
-    pub run_id: RunId,
-    /// Name; made up if missing.
-    pub name: Option<String>,
-    /// Experiment.
-    pub experiment: Option<String>,
-    /// Labels.
-    pub tags: std::collections::BTreeMap<String, String>,
-    /// What the run is started with, for the record.
-    pub settings: Map<String, Value>,
-    /// Size of the group.
-    pub num_workers: u32,
-    /// How many failures are allowed.
-    pub failures: FailurePolicy,
-    /// The stop signal.
-    pub stop_signal: i32,
-    /// Time between the stop signal and SIGKILL.
-    pub grace: Duration,
-    /// How long a contact vouches for the controller.
-    pub lease_ttl: Duration,
-    /// How often it says that it lives.
-    pub heartbeat: Duration,
-    /// Where the run keeps its files.
-    pub data_dir: DataDir,
-    /// Where workers reach their session, if they are processes.
-    pub session_socket: Option<PathBuf>,
-    /// Identity of this process, so that a head on the same host sees its death at once.
-    pub process: Option<ProcessIdentity>,
-    /// Where time comes from.
-    pub clock: Arc<dyn Clock>,
-}
-
-/// What the controller shows of itself while it works.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ControllerView {
-    /// Its state.
-    pub state: ControllerState,
-    /// Ordinal of the newest attempt.
-    pub attempt: u32,
-    /// Ranks that run.
-    pub workers_alive: usize,
-    /// Ranks of the group.
-    pub workers: usize,
-    /// How often workers failed.
-    pub failures: u32,
-    /// What rank 0 said last.
-    pub last: LastReport,
-    /// The run's name as the head has it, once it is registered.
-    pub registered: Option<String>,
-}
-
-/// How a run went.
-#[derive(Clone, Debug, Serialize)]
-pub struct TrainResult {
-    /// The run.
-    pub run_id: RunId,
-    /// FINISHED, ERRORED or ABORTED.
-    pub run_status: &'static str,
-    /// Why, in one sentence.
-    pub status_detail: Option<String>,
-    /// How many attempts it took.
-    pub num_attempts: u32,
-    /// Where it keeps its files.
-    pub storage_path: PathBuf,
-    /// Last values of rank 0.
-    pub last_metrics: std::collections::BTreeMap<String, crate::model::metrics::MetricValue>,
-    /// Whether the head has the whole record.
-    pub delivered: bool,
-    /// The exit code for whoever started the run: 0, the first failing rank's, or 130.
-    pub exit_code: u8,
-}
 
 enum Ask {
     Stop { detail: String, grace: Option<Duration> },
@@ -251,7 +176,7 @@ impl<G: WorkerGroup> TrainController<G> {
 
     /// Drives the run to its end. No path leaves without a final word to the head.
     pub async fn run(mut self) -> TrainResult {
-        let mut from_head = self.outbox.from_head();
+        let mut from_head = self.outbox.news();
         let mut show = interval(SHOW);
         show.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut outcome = self.step(Input::Begin).await;
@@ -379,7 +304,7 @@ impl<G: WorkerGroup> TrainController<G> {
 
     async fn finish(self, outcome: Outcome) -> TrainResult {
         let delivered = self.outbox.flush(FLUSH).await;
-        self.publish(&self.outbox.from_head().borrow());
+        self.publish(&self.outbox.news().borrow());
         let (last, dropped) = self.session.last_report();
         if dropped > 0 {
             tracing::warn!("{dropped} points could not be kept while the head was away");
@@ -415,10 +340,4 @@ fn heard(told: FromHead) -> Option<Input> {
         detail: format!("stopped by user (API){why}"),
         grace: grace_ms.map(Duration::from_millis),
     })
-}
-
-/// The default stop signal.
-#[must_use]
-pub fn default_stop_signal() -> i32 {
-    process::parse_signal("SIGTERM").unwrap_or(15)
 }

@@ -19,11 +19,9 @@ use super::{
 use crate::{
     base::{AttemptId, RunId, Secret, Timestamp},
     model::{
-        commands::{
-            AttemptRunning, BeginAttempt, EndAttempt, EndRun, HeartbeatAnswer, Heartbeats, RunVerb, SetState,
-            WorkerChanges,
-        },
+        commands::{HeartbeatAnswer, Heartbeats},
         metrics::ReportBatch,
+        verbs::{AttemptRunning, BeginAttempt, EndAttempt, EndRun, RunVerb, SetState, WorkerChanges},
         view::TrainRun,
     },
 };

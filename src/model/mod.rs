@@ -4,8 +4,10 @@
 mod closed_enum;
 
 pub mod attempt;
+mod attempt_transitions;
 pub mod commands;
 pub mod downsample;
+pub mod end_transitions;
 pub mod event;
 pub mod failure;
 pub mod lease;
@@ -17,7 +19,9 @@ pub mod progress;
 pub mod record;
 pub mod refusal;
 pub mod run;
-pub mod transitions;
+pub mod seqs;
+mod transitions;
+pub mod verbs;
 pub mod view;
 pub mod worker;
 

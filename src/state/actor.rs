@@ -6,7 +6,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicI64, Ordering},
+        atomic::{AtomicBool, AtomicI64, Ordering},
     },
     time::Duration,
 };
@@ -21,27 +21,26 @@ use tracing::{error, info, warn};
 
 use super::{
     StateError, StateHandle,
-    apply::{Around, Group},
     command::Command,
     data_dir::{DataDir, DataDirLock},
+    group::{Around, Group},
     hub::Hub,
     index::RunIndex,
     live::LiveMap,
     processes::ProcessWatch,
+    shared::{SWEEP, Shared},
     working_set::WorkingSet,
 };
 use crate::{
-    base::{Clock, RunId, Tasks, Timestamp, error::chain, number, secret::SigningKey},
+    base::{Clock, RunId, Tasks, error::chain, number, secret::SigningKey},
     model::{Phase, RunStatus},
-    store::{self, ListedRun, Reader, Writer},
+    store::{self, ListedRun, Writer},
 };
 
 /// Commands that may wait; more are told to come again.
 const MAILBOX: usize = 8192;
 /// Commands of one commit at the most.
 const GROUP: usize = 1024;
-/// The reconciler looks this often even if nobody asks.
-const SWEEP: Duration = Duration::from_secs(1);
 /// A sweep that is this late means that the head itself stood still, so its silence says nothing of the controllers.
 const SUSPENDED: Duration = Duration::from_secs(5);
 /// Ticks about a run's metrics are at least this far apart.
@@ -56,28 +55,6 @@ pub struct StateOptions {
     pub lock: DataDirLock,
     /// Where it takes time from.
     pub clock: Arc<dyn Clock>,
-}
-
-/// What the actor shows to queries.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) data_dir: DataDir,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) index: RwLock<RunIndex>,
-    pub(crate) live: LiveMap,
-    pub(crate) hub: Hub,
-    pub(crate) processes: ProcessWatch,
-    pub(crate) reader: Reader,
-    /// Monotonic milliseconds at which a lease may be due; `i64::MAX` if there is none.
-    pub(crate) next_due_ms: AtomicI64,
-    /// Monotonic milliseconds of the last look at what is newly dead.
-    pub(crate) last_look_ms: AtomicI64,
-    /// UNIX milliseconds of the last good sweep.
-    pub(crate) last_sweep_ms: AtomicI64,
-    /// Sweeps and commits that failed.
-    pub(crate) failures: AtomicI64,
-    /// Whether the last commit failed, and why.
-    pub(crate) broken: RwLock<Option<StateError>>,
 }
 
 /// The running StateActor.
@@ -119,6 +96,7 @@ pub async fn start(options: StateOptions) -> Result<(StateHandle, StateTask), St
         processes: ProcessWatch::new().map_err(io)?,
         reader,
         next_due_ms: AtomicI64::new(i64::MAX),
+        concluding: AtomicBool::new(false),
         last_look_ms: AtomicI64::new(number::millis(clock.monotonic())),
         last_sweep_ms: AtomicI64::new(clock.now().as_ms()),
         failures: AtomicI64::new(0),
@@ -231,6 +209,8 @@ impl Actor {
         };
         self.forgive_own_absence(around.monotonic);
         let mut group = Group::default();
+        let looks = look == Look::Now || commands.iter().any(|c| matches!(c, Command::Reconcile { .. }));
+        shared.concluding.store(looks, Ordering::Release);
         for command in commands.drain(..) {
             self.set.apply(command, &mut group, around);
         }
@@ -244,6 +224,7 @@ impl Actor {
         match result {
             Ok(()) => {
                 self.publish(&group, listed);
+                shared.concluding.store(false, Ordering::Release);
                 group.settle_visited(&mut self.set);
                 if look == Look::Now {
                     shared.last_sweep_ms.store(around.now.as_ms(), Ordering::Relaxed);
@@ -254,6 +235,7 @@ impl Actor {
             Err(e) => {
                 self.failed(&e);
                 self.stale = true;
+                shared.concluding.store(false, Ordering::Release);
                 group.settle(Some(&e), &shared.index.read());
             }
         }
@@ -394,20 +376,5 @@ fn log_phase(run: &RunId, event: &crate::model::Event) {
     if ended || event.from.is_none() {
         let why = event.reason.as_ref().map(|r| format!(": {r}")).unwrap_or_default();
         info!(run.id = %run, run.phase = to, "run {run} is now {to}, by the {by}{why}");
-    }
-}
-
-impl Shared {
-    /// Whether a look at what is newly dead could find anything: one comparison and one system call, whatever the
-    /// number of live runs.
-    pub(crate) fn anything_due(&self) -> bool {
-        let now = number::millis(self.clock.monotonic());
-        let late = now - self.last_look_ms.load(Ordering::Acquire) > number::millis(SWEEP);
-        late || self.next_due_ms.load(Ordering::Acquire) < now || self.processes.any_ended()
-    }
-
-    /// When the last good sweep was.
-    pub(crate) fn last_sweep(&self) -> Timestamp {
-        Timestamp::from_ms(self.last_sweep_ms.load(Ordering::Relaxed))
     }
 }

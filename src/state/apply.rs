@@ -1,114 +1,24 @@
 //! Deciding: a plain function from a command and the records in memory to changed records, rows to write and an answer
 //! to send once they are written. No I/O, no waiting.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use super::{
-    Ack, StateError,
-    command::{Command, Points, Reply},
-    index::RunIndex,
-    live::LiveMap,
-    processes::{ProcessWatch, Sight},
+    StateError,
+    command::{Command, Points},
+    group::{Around, Group},
     working_set::{WorkingSet, stop_limit},
 };
 use crate::{
-    base::{Invalid, RunId, Secret, Timestamp, limits},
+    base::{Invalid, RunId, Secret, limits},
     model::{
         Refusal, RunRecord, Trail,
-        commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration, RunVerb, StopRun},
+        commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration, StopRun},
         progress::Progress,
-        transitions::Conclusion,
+        verbs::RunVerb,
     },
-    store::{
-        Batch, Contact, ListedRun,
-        metrics::{PointRow, WriterRow},
-    },
+    store::metrics::{PointRow, WriterRow},
 };
-
-/// One group commit in the making.
-#[derive(Default)]
-pub(super) struct Group {
-    pub(super) batch: Batch,
-    /// Runs that changed, with what changed of them.
-    pub(super) touched: HashMap<RunId, Trail>,
-    /// Runs that are at hand only for this group.
-    pub(super) visited: Vec<RunId>,
-    /// Runs whose progress moved, for the ticks to browsers; with the points that came.
-    pub(super) reported: HashMap<RunId, usize>,
-    answers: Vec<Answer>,
-}
-
-/// Sends an answer; `None` means that the commit succeeded.
-type Answer = Box<dyn FnOnce(Option<StateError>, &RunIndex) + Send>;
-
-/// The surroundings of a decision.
-#[derive(Clone, Copy)]
-pub(super) struct Around<'a> {
-    pub(super) live: &'a LiveMap,
-    pub(super) processes: &'a ProcessWatch,
-    pub(super) now: Timestamp,
-    pub(super) monotonic: Duration,
-}
-
-impl Group {
-    fn answer<T: Send + 'static>(&mut self, reply: Reply<T>, result: Result<T, StateError>) {
-        self.answers.push(Box::new(move |failed, _| {
-            // A caller that is gone needs no answer.
-            let _ = reply.send(failed.map_or(result, Err));
-        }));
-    }
-
-    /// Answers with the run as it is listed after the commit.
-    fn answer_listed<T: Send + 'static>(
-        &mut self,
-        reply: Reply<T>,
-        run: RunId,
-        result: Result<(), StateError>,
-        make: impl FnOnce(Ack) -> T + Send + 'static,
-    ) {
-        self.answers.push(Box::new(move |failed, index| {
-            let doc = index.get(&run).map(|entry| entry.doc.clone()).unwrap_or_default();
-            let _ = reply.send(failed.map_or(result, Err).map(|()| make(Ack { doc })));
-        }));
-    }
-
-    /// Sends all answers.
-    pub(super) fn settle(self, failed: Option<&StateError>, index: &RunIndex) {
-        for answer in self.answers {
-            answer(failed.cloned(), index);
-        }
-    }
-
-    /// Lets go of runs that were at hand only for this group.
-    pub(super) fn settle_visited(&mut self, set: &mut WorkingSet) {
-        set.evict(std::mem::take(&mut self.visited));
-    }
-
-    /// Collects the rows of all runs that changed; gives the lists' new entries.
-    pub(super) fn seal(&mut self, set: &mut WorkingSet) -> Vec<ListedRun> {
-        let mut listed = Vec::new();
-        for (id, trail) in &mut self.touched {
-            let Some(record) = set.records.get(id) else { continue };
-            // A view holds nothing that JSON cannot.
-            let doc = serde_json::to_string(&record.view()).unwrap_or_default();
-            for event in &mut trail.events {
-                event.id = set.next_event_id;
-                set.next_event_id += 1;
-            }
-            self.batch.record(record, &doc, trail);
-            self.batch.events(trail.events.iter().cloned());
-            let run = &record.run;
-            listed.push(ListedRun {
-                texts: ListedRun::texts(id, &run.name, run.job_id.as_deref(), &run.tags),
-                id: id.clone(),
-                start_time: run.start_time,
-                status: run.status(),
-                doc,
-            });
-        }
-        listed
-    }
-}
 
 impl WorkingSet {
     /// Decides one command.
@@ -326,98 +236,11 @@ impl WorkingSet {
         }
     }
 
-    /// Concludes what is known to be dead: controllers whose process ended, whose lease ended, or who never confirmed a
-    /// stop. The cost follows their number, not the number of live runs.
-    pub(super) fn reconcile(&mut self, group: &mut Group, around: Around<'_>) {
-        let now = around.now;
-        for id in around.processes.take_ended() {
-            let Some(process) = self.records.get(&id).and_then(|r| r.controller.process.clone()) else {
-                continue;
-            };
-            around.live.update(&id, |facts| facts.sight = Sight::Gone);
-            let gone = Conclusion::process_gone(process.pid, &process.host, now, now);
-            self.conclude(&id, gone, group, around);
-        }
-        for id in self.leases.take_expired(around.monotonic) {
-            let Some(record) = self.records.get(&id) else { continue };
-            let facts = around.live.get(&id);
-            let last_contact = facts.as_ref().map_or(record.controller.last_contact, |f| f.last_contact);
-            let conclusion = match (&record.controller.process, facts.map(|f| f.sight)) {
-                (Some(p), Some(Sight::Gone)) => Conclusion::process_gone(p.pid, &p.host, last_contact, now),
-                _ => Conclusion::lease_expired(last_contact, record.controller.lease_ttl),
-            };
-            self.conclude(&id, conclusion, group, around);
-        }
-        for id in self.stops.take_expired(around.monotonic) {
-            let Some(stop) = self.records.get(&id).and_then(|r| r.run.stop.clone()) else { continue };
-            self.conclude(&id, Conclusion::stop_unconfirmed(&stop, now), group, around);
-        }
-    }
-
-    fn conclude(&mut self, id: &RunId, conclusion: Conclusion, group: &mut Group, around: Around<'_>) {
-        let Some(record) = self.records.get_mut(id) else { return };
-        if let Some(facts) = around.live.get(id) {
-            record.controller.last_contact = facts.last_contact;
-        }
-        record.conclude(conclusion, around.now, group.touched.entry(id.clone()).or_default());
-        group.visited.push(id.clone());
-        self.let_rest(id, group, around);
-    }
-
     fn authorized(&self, id: &RunId, token: &Secret) -> Result<&RunRecord, Refusal> {
         let record = self.records.get(id).ok_or_else(|| Refusal::RunNotFound(id.clone()))?;
         record.authorize(token)?;
         Ok(record)
     }
-
-    /// The controller was heard of: its lease is renewed, and a run that was concluded comes back.
-    fn heard_of(
-        &mut self,
-        id: &RunId,
-        client_time: Option<Timestamp>,
-        reason: &str,
-        group: &mut Group,
-        around: Around<'_>,
-    ) {
-        let Some(record) = self.records.get_mut(id) else { return };
-        record.contact(client_time, around.now);
-        if record.run.concluded.is_some() {
-            record.come_back(around.now, reason, group.touched.entry(id.clone()).or_default());
-            let record = record.clone();
-            let progress = self.rested.remove(id).unwrap_or_default();
-            self.bring_to_life(&record, progress, around.live, around.processes, around.monotonic);
-        }
-        let (ttl, controller) =
-            (record_lease(self.records.get(id)), self.records.get(id).map(|r| &r.controller));
-        let (Some(ttl), Some(controller)) = (ttl, controller) else { return };
-        group.batch.contact(Contact {
-            run_id: id.clone(),
-            epoch: controller.epoch,
-            at: around.now,
-            clock_skew_ms: controller.clock_skew_ms,
-        });
-        self.leases.renew(id, ttl, around.monotonic);
-        around.live.update(id, |facts| {
-            facts.last_contact = around.now;
-            facts.clock_skew_ms = controller.clock_skew_ms;
-            facts.lease_deadline = around.monotonic.saturating_add(ttl);
-        });
-    }
-
-    /// An ended run is watched no more, and its progress is written down.
-    fn let_rest(&mut self, id: &RunId, group: &mut Group, around: Around<'_>) {
-        self.leases.remove(id);
-        self.stops.remove(id);
-        around.processes.forget(id);
-        if let Some(facts) = around.live.remove(id) {
-            group.batch.progress(id, &facts.progress);
-        }
-    }
-}
-
-/// The lease of a run that lives.
-fn record_lease(record: Option<&RunRecord>) -> Option<Duration> {
-    record.filter(|r| !r.run.phase.is_terminal()).map(|r| r.controller.lease_ttl)
 }
 
 fn merge(into: &mut Trail, from: Trail) {

@@ -6,8 +6,9 @@ use super::{StateError, StateHandle};
 use crate::{
     base::{RunId, Secret},
     model::{
-        commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration, RunVerb},
+        commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration},
         metrics::ReportBatch,
+        verbs::RunVerb,
     },
 };
 

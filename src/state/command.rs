@@ -6,8 +6,9 @@ use super::{Ack, StateError};
 use crate::{
     base::{ActorId, RunId, Secret},
     model::{
-        commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration, RunVerb, StopRun},
+        commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration, StopRun},
         metrics::Point,
+        verbs::RunVerb,
     },
 };
 

@@ -8,14 +8,15 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     StateError, Subscription,
-    actor::Shared,
     command::{Command, Points, Reply},
+    shared::Shared,
 };
 use crate::{
     base::{Invalid, RunId, Secret, Timestamp, limits},
     model::{
-        commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration, RunVerb, StopRun},
+        commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration, StopRun},
         metrics::ReportBatch,
+        verbs::RunVerb,
     },
 };
 
@@ -109,6 +110,14 @@ impl StateHandle {
     /// When that could not be written.
     pub async fn reconcile(&self) -> Result<(), StateError> {
         if self.shared.anything_due() { self.ask(|reply| Command::Reconcile { reply }).await } else { Ok(()) }
+    }
+
+    /// The same before a read: where it cannot be written, what is stored is shown all the same, and `/readyz` says so.
+    pub(super) async fn reconcile_to_read(&self) -> Result<(), StateError> {
+        match self.reconcile().await {
+            Err(StateError::Unavailable(_) | StateError::DiskFull | StateError::Busy) => Ok(()),
+            done => done,
+        }
     }
 
     /// Begins to listen to events, after the one with id `last_event_id` if it is given.

@@ -10,8 +10,9 @@ use super::{ClientError, StateClient};
 use crate::{
     base::{RunId, Secret, error::chain},
     model::{
-        commands::{Heartbeat, HeartbeatAnswer, Heartbeats, RegisterRun, Registration, RunVerb},
+        commands::{Heartbeat, HeartbeatAnswer, Heartbeats, RegisterRun, Registration},
         metrics::ReportBatch,
+        verbs::RunVerb,
     },
 };
 

@@ -11,6 +11,7 @@ mod client;
 mod command;
 pub mod data_dir;
 mod error;
+mod group;
 mod handle;
 mod http;
 mod hub;
@@ -18,6 +19,8 @@ mod index;
 mod live;
 pub mod processes;
 mod query;
+mod reconcile;
+mod shared;
 mod working_set;
 
 pub use actor::{StateOptions, StateTask, start};

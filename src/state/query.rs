@@ -12,7 +12,7 @@ use super::{
     live::evidence,
 };
 use crate::{
-    base::{Invalid, RunId, Timestamp},
+    base::{Invalid, RunId},
     model::{
         Event, Refusal, RunStatus,
         downsample::{Sample, min_max},
@@ -79,7 +79,7 @@ impl StateHandle {
     /// # Errors
     /// When the store cannot be read or written.
     pub async fn list(&self, query: &ListQuery, with_evidence: bool) -> Result<String, StateError> {
-        self.reconcile().await?;
+        self.reconcile_to_read().await?;
         let page = self.shared.index.read().page(query);
         let mut json =
             String::with_capacity(64 + page.entries.iter().map(|e| e.doc.len() + 1).sum::<usize>());
@@ -141,7 +141,7 @@ impl StateHandle {
     /// # Errors
     /// When there is no such run.
     pub async fn run(&self, id: &RunId) -> Result<String, StateError> {
-        self.reconcile().await?;
+        self.reconcile_to_read().await?;
         let record = self.shared.reader.record(id).await?.ok_or_else(|| Refusal::RunNotFound(id.clone()))?;
         let live = self.shared.live.get(id);
         let stored = self.shared.reader.progress(std::slice::from_ref(id)).await?.remove(id);
@@ -174,7 +174,7 @@ impl StateHandle {
     /// # Errors
     /// When there is no such run.
     pub async fn events(&self, id: &RunId, after: i64, limit: u32) -> Result<Vec<Event>, StateError> {
-        self.reconcile().await?;
+        self.reconcile_to_read().await?;
         self.known(id)?;
         Ok(self.shared.reader.events(id, after, limit).await?)
     }
@@ -257,12 +257,6 @@ impl StateHandle {
     #[must_use]
     pub fn data_dir(&self) -> &DataDir {
         &self.shared.data_dir
-    }
-
-    /// When the run's last step was made and so on is known only while it lives; this is what is known of `now`.
-    #[must_use]
-    pub fn last_sweep(&self) -> Timestamp {
-        self.shared.last_sweep()
     }
 
     fn known(&self, id: &RunId) -> Result<Arc<Entry>, StateError> {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     base::{ActorId, RunId, limits, secret::SigningKey},
-    model::{RunRecord, lease::Leases, metrics::SeqSet, progress::Progress, run::Stop},
+    model::{RunRecord, lease::Leases, progress::Progress, run::Stop, seqs::SeqSet},
     store::Writer,
 };
 

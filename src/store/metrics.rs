@@ -14,7 +14,8 @@ use crate::{
     base::{ActorId, RunId, Timestamp},
     model::{
         downsample::Sample,
-        metrics::{MetricSummary, MetricValue, Point, SeqSet},
+        metrics::{MetricSummary, MetricValue, Point},
+        seqs::SeqSet,
     },
 };
 

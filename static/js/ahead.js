@@ -33,7 +33,7 @@ const ours = (names) => names.forEach((name) => preload(`static/js/${name}.js`))
 
 const tab = new URLSearchParams(location.search).get("tab");
 if (!location.pathname.startsWith("runs/", new URL(document.baseURI).pathname.length)) {
-  addEventListener("load", () => setTimeout(() => ours(RUN), 1000));
+  addEventListener("load", () => setTimeout(() => document.hidden || ours(RUN), 1000));
 } else {
   ours(RUN);
   if (tab === "metrics") {

@@ -128,7 +128,10 @@ async fn logs_are_read_by_range_from_the_end_and_raw() {
     std::fs::create_dir_all(log.parent().unwrap()).unwrap();
     std::fs::write(&log, b"one\ntwo\xff\xfe\nthree\n").unwrap();
     let list = head.get("/api/train/runs/r/logs").await.body;
-    assert_eq!(list["logs"], json!([{"attempt": 0, "rank": 0, "size_bytes": 16, "url": "api/train/runs/r/logs/0/0"}]));
+    assert_eq!(
+        list["logs"],
+        json!([{"attempt": 0, "rank": 0, "size_bytes": 16, "url": "api/train/runs/r/logs/0/0"}])
+    );
     let read = async |query: &str, range: Option<&str>| {
         let mut request = request("GET", &format!("/api/train/runs/r/logs/0/0{query}"), None, None);
         if let Some(range) = range {

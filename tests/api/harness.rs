@@ -100,7 +100,8 @@ impl Head {
 
     /// A run with one attempt of `workers` running ranks.
     pub(crate) async fn running(&self, id: &str, workers: u32) -> Run {
-        let run = self.register(json!({"id": id, "name": id, "controller": {"actor_id": format!("c-{id}")}})).await;
+        let run =
+            self.register(json!({"id": id, "name": id, "controller": {"actor_id": format!("c-{id}")}})).await;
         self.attempt(&run, &format!("{id}-a0"), workers).await;
         run
     }
@@ -109,10 +110,13 @@ impl Head {
         let begun = self.say(run, "attempts", json!({"attempt_id": attempt, "num_workers": workers})).await;
         assert_eq!(begun.status, StatusCode::CREATED, "{}", begun.body);
         let workers: Vec<Value> = (0..workers)
-            .map(|rank| json!({"actor_id": format!("{attempt}-w{rank}"), "world_rank": rank, "local_rank": rank,
-                "node_id": "host", "node_ip": "127.0.0.1", "pid": 1000 + rank}))
+            .map(|rank| {
+                json!({"actor_id": format!("{attempt}-w{rank}"), "world_rank": rank, "local_rank": rank,
+                "node_id": "host", "node_ip": "127.0.0.1", "pid": 1000 + rank})
+            })
             .collect();
-        let running = self.say(run, &format!("attempts/{attempt}/running"), json!({"workers": workers})).await;
+        let running =
+            self.say(run, &format!("attempts/{attempt}/running"), json!({"workers": workers})).await;
         assert_eq!(running.status, StatusCode::OK, "{}", running.body);
     }
 
@@ -175,9 +179,10 @@ pub(crate) fn request(method: &str, path: &str, token: Option<&str>, body: Optio
         builder = builder.header(header::AUTHORIZATION, format!("Bearer {token}"));
     }
     match body {
-        Some(body) => {
-            builder.header(header::CONTENT_TYPE, "application/json").body(Body::from(body.to_string())).unwrap()
-        }
+        Some(body) => builder
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Body::from(body.to_string()))
+            .unwrap(),
         None => builder.body(Body::empty()).unwrap(),
     }
 }

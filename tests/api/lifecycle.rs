@@ -13,7 +13,8 @@ async fn a_run_that_restarts_once_and_finishes_looks_so_in_every_view() {
     let exit = json!({"code": 3, "time_ms": crate::harness::START});
     let dead = json!({"workers": [{"world_rank": 1, "status": "DEAD", "exit": exit}]});
     assert_eq!(head.say(&run, "attempts/r-a0/workers", dead).await.status, StatusCode::OK);
-    head.say(&run, "state", json!({"state": "RESTARTING", "status_detail": "rank 1 exited with code 3"})).await;
+    head.say(&run, "state", json!({"state": "RESTARTING", "status_detail": "rank 1 exited with code 3"}))
+        .await;
     let end = json!({"status": "ERRORED", "end_reason": "worker_failed", "status_detail": "rank 1 exited with code 3"});
     assert_eq!(head.say(&run, "attempts/r-a0/end", end.clone()).await.status, StatusCode::OK);
     // The same end again is the same end, another one is refused.
@@ -44,7 +45,14 @@ fn trail(events: &Value) -> Vec<String> {
         .unwrap()
         .iter()
         .map(|e| {
-            format!("{} {} -> {} by {}: {}", text(&e["kind"]), text(&e["from"]), text(&e["to"]), text(&e["by"]), text(&e["reason"]))
+            format!(
+                "{} {} -> {} by {}: {}",
+                text(&e["kind"]),
+                text(&e["from"]),
+                text(&e["to"]),
+                text(&e["by"]),
+                text(&e["reason"])
+            )
         })
         .collect()
 }
@@ -65,7 +73,8 @@ async fn an_end_is_final_and_idempotent() {
     for field in ["run_status", "end_time_ms", "duration_ms", "attempts", "ended_by"] {
         assert_eq!(now[field], ended[field], "{field}");
     }
-    let again = head.post("/api/train/runs", None, json!({"id": "r", "controller": {"actor_id": "other"}})).await;
+    let again =
+        head.post("/api/train/runs", None, json!({"id": "r", "controller": {"actor_id": "other"}})).await;
     assert_problem(&again, 409, "run-ended");
 }
 
@@ -83,8 +92,18 @@ async fn the_state_machine_takes_no_shortcut() {
     }
     assert_problem(&head.say(&run, "state", json!({"state": "FINISHED"})).await, 422, "invalid");
     assert_eq!(head.say(&run, "state", json!({"state": "NONSENSE"})).await.status, 422);
-    assert_problem(&head.say(&run, "attempts/none/running", json!({"workers": [
-        {"actor_id": "w", "world_rank": 0, "node_id": "h", "node_ip": "1"}]})).await, 404, "attempt-not-found");
+    assert_problem(
+        &head
+            .say(
+                &run,
+                "attempts/none/running",
+                json!({"workers": [
+        {"actor_id": "w", "world_rank": 0, "node_id": "h", "node_ip": "1"}]}),
+            )
+            .await,
+        404,
+        "attempt-not-found",
+    );
 }
 
 #[tokio::test]
@@ -93,7 +112,9 @@ async fn workers_are_all_there_once_and_the_dead_stay_dead() {
     let run = head.register(json!({"id": "r", "controller": {"actor_id": "c"}})).await;
     head.say(&run, "attempts", json!({"attempt_id": "a", "num_workers": 2})).await;
     let worker = |rank: u32| json!({"actor_id": format!("w{rank}"), "world_rank": rank, "node_id": "h", "node_ip": "1"});
-    for workers in [json!([]), json!([worker(0)]), json!([worker(0), worker(0)]), json!([worker(0), worker(2)])] {
+    for workers in
+        [json!([]), json!([worker(0)]), json!([worker(0), worker(0)]), json!([worker(0), worker(2)])]
+    {
         let answer = head.say(&run, "attempts/a/running", json!({"workers": workers})).await;
         assert_eq!(answer.status.as_u16(), 422, "{workers}");
     }

@@ -25,13 +25,19 @@ async fn filters_search_and_pages_work_together() {
     let mut token = String::new();
     loop {
         let page = head.get(&format!("/api/train/runs?page_size=4{token}")).await.body;
-        seen.extend(page["train_runs"].as_array().unwrap().iter().map(|r| r["id"].as_str().unwrap().to_owned()));
+        seen.extend(
+            page["train_runs"].as_array().unwrap().iter().map(|r| r["id"].as_str().unwrap().to_owned()),
+        );
         match page["next_page_token"].as_str() {
             Some(next) => token = format!("&page_token={next}"),
             None => break,
         }
     }
-    assert_eq!(seen, (0..25).rev().map(|i| format!("r{i:02}")).collect::<Vec<_>>(), "newest first, each once");
+    assert_eq!(
+        seen,
+        (0..25).rev().map(|i| format!("r{i:02}")).collect::<Vec<_>>(),
+        "newest first, each once"
+    );
 }
 
 #[tokio::test]
@@ -48,7 +54,8 @@ async fn a_bad_query_names_its_field() {
     ] {
         let answer = head.get(&format!("/api/train/runs?{query}")).await;
         assert!(answer.status.is_client_error(), "{query}");
-        let told = answer.body["field"].as_str().unwrap_or_default().to_owned() + answer.body["detail"].as_str().unwrap();
+        let told = answer.body["field"].as_str().unwrap_or_default().to_owned()
+            + answer.body["detail"].as_str().unwrap();
         assert!(told.contains(field), "{query}: {}", answer.body);
     }
     assert_problem(&head.get("/api/train/runs/none").await, 404, "run-not-found");
@@ -60,9 +67,11 @@ async fn a_bad_query_names_its_field() {
 async fn evidence_comes_when_asked_for_also_of_ended_runs() {
     let head = Head::new().await;
     let run = head.running("r", 1).await;
-    let report = json!({"writer": "w", "seq": 1, "reports": [{"step": 7, "metrics": {"loss": "NaN", "acc": 0.5}}]});
+    let report =
+        json!({"writer": "w", "seq": 1, "reports": [{"step": 7, "metrics": {"loss": "NaN", "acc": 0.5}}]});
     head.say(&run, "reports", report).await;
-    let one = async || head.get("/api/train/runs?include=evidence,workers").await.body["train_runs"][0].clone();
+    let one =
+        async || head.get("/api/train/runs?include=evidence,workers").await.body["train_runs"][0].clone();
     let live = one().await;
     assert_eq!(live["evidence"]["progress"]["last_step"], 7);
     assert_eq!(live["last_metrics"], json!({"loss": "NaN", "acc": 0.5}));

@@ -40,7 +40,10 @@ async fn a_silent_controller_is_aborted_one_lease_later_and_comes_back_when_it_s
     assert_eq!(back["workers"][1]["status"], "ALIVE");
     head.assert_consistent("r").await;
     let trail = head.get("/api/train/runs/r/events").await.body.to_string();
-    assert!(trail.contains("no contact") && trail.contains("heard of again"), "both changes stay in the trail");
+    assert!(
+        trail.contains("no contact") && trail.contains("heard of again"),
+        "both changes stay in the trail"
+    );
     head.pass(20 * S).await;
     assert_eq!(head.show("r").await["run_status"], "STARTED", "its lease started anew");
     head.say(&run, "end", json!({"run_status": "FINISHED"})).await;
@@ -127,7 +130,10 @@ async fn a_killed_controller_on_this_host_is_aborted_in_the_very_next_answer() {
     let listed = &list["train_runs"][0];
     assert_eq!((&listed["run_status"], &listed["ended_by"]), (&json!("ABORTED"), &json!("reconciler")));
     let detail = listed["status_detail"].as_str().unwrap();
-    assert!(detail.contains(&format!("controller process {}", controller.id())) && detail.contains("is gone"), "{detail}");
+    assert!(
+        detail.contains(&format!("controller process {}", controller.id())) && detail.contains("is gone"),
+        "{detail}"
+    );
     head.assert_consistent("r").await;
 }
 

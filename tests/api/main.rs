@@ -1,5 +1,13 @@
 //! The whole router over a real database in a temporary directory, with a clock that is turned by hand.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::as_conversions,
+    reason = "a test says what it expects by failing; `expect` would have to name just the lints that each file sets off"
+)]
+
 mod harness;
 
 mod boundaries;

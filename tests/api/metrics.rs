@@ -32,8 +32,10 @@ async fn odd_floats_and_odd_names_come_back_exactly() {
     let one = series(&head, "key=loss").await;
     assert_eq!(one[0]["value"], back);
     assert_eq!(one[0]["value"][3].to_string(), "-0.0");
-    let names = ["train/loss", "a b", "50%", "a?b#c", "損失", "mean@1", "n:estimators", "\u{202e}rtl", "[x](y)'\""];
-    let metrics: serde_json::Map<String, Value> = names.iter().map(|n| ((*n).to_owned(), json!(1.5))).collect();
+    let names =
+        ["train/loss", "a b", "50%", "a?b#c", "損失", "mean@1", "n:estimators", "\u{202e}rtl", "[x](y)'\""];
+    let metrics: serde_json::Map<String, Value> =
+        names.iter().map(|n| ((*n).to_owned(), json!(1.5))).collect();
     report(&head, &run, json!({"writer": "w", "seq": 2, "reports": [{"step": 1, "metrics": metrics}]})).await;
     for name in names {
         let key: String = serde_html_form::to_string([("key", name)]).unwrap();
@@ -42,7 +44,10 @@ async fn odd_floats_and_odd_names_come_back_exactly() {
     let list = head.get("/api/train/runs/r/metrics").await.body;
     let loss = list["metrics"].as_array().unwrap().iter().find(|m| m["key"] == "loss").unwrap().clone();
     assert_eq!((&loss["count"], &loss["nan_count"], &loss["last_step"]), (&json!(8), &json!(1), &json!(7)));
-    assert_eq!((&loss["min"], &loss["max"], &loss["last"]), (&json!("-Infinity"), &json!("Infinity"), &json!(1.0)));
+    assert_eq!(
+        (&loss["min"], &loss["max"], &loss["last"]),
+        (&json!("-Infinity"), &json!("Infinity"), &json!(1.0))
+    );
 }
 
 #[tokio::test]
@@ -91,13 +96,15 @@ async fn one_bad_value_stores_nothing_and_is_named() {
     let head = Head::new().await;
     let run = head.running("r", 1).await;
     for (value, named) in [(json!("abc"), true), (json!([1]), true), (json!(null), true)] {
-        let body = json!({"writer": "w", "seq": 1, "reports": [{"step": 1, "metrics": {"good": 1, "bad": value}}]});
+        let body =
+            json!({"writer": "w", "seq": 1, "reports": [{"step": 1, "metrics": {"good": 1, "bad": value}}]});
         let answer = head.say(&run, "reports", body).await;
         assert!(answer.status.is_client_error());
         assert_eq!(answer.body["field"].as_str().unwrap().contains("bad"), named, "{}", answer.body);
     }
     let huge = r#"{"writer": "w", "seq": 1, "reports": [{"step": 1, "metrics": {"good": 1, "bad": 1e400}}]}"#;
-    let mut request = crate::harness::request("POST", "/api/train/runs/r/reports", Some(&run.token), Some(json!({})));
+    let mut request =
+        crate::harness::request("POST", "/api/train/runs/r/reports", Some(&run.token), Some(json!({})));
     *request.body_mut() = huge.into();
     let answer = head.send(request).await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);

@@ -10,7 +10,8 @@ async fn of_twenty_parallel_registrations_of_one_body_one_creates_and_all_get_th
     let head = Head::new().await;
     let body = json!({"id": "r", "name": "n", "controller": {"actor_id": "c"}, "settings": {"lr": 0.1}});
     let answers =
-        futures_util::future::join_all((0..20).map(|_| head.post("/api/train/runs", None, body.clone()))).await;
+        futures_util::future::join_all((0..20).map(|_| head.post("/api/train/runs", None, body.clone())))
+            .await;
     let created = answers.iter().filter(|a| a.status == StatusCode::CREATED).count();
     let retried = answers.iter().filter(|a| a.status == StatusCode::OK).count();
     assert_eq!((created, retried), (1, 19));

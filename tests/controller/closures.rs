@@ -12,7 +12,10 @@ use serde_json::{Map, Value};
 use tempfile::TempDir;
 use trainhead::{
     base::{RunId, SystemClock},
-    controller::{ClosureGroup, ControllerOptions, FailurePolicy, TrainController, TrainResult, WorkerSession, default_stop_signal},
+    controller::{
+        ClosureGroup, ControllerOptions, FailurePolicy, TrainController, TrainResult, WorkerSession,
+        default_stop_signal,
+    },
     state::{DataDir, StateHandle, StateOptions, StateTask, start},
 };
 

@@ -1,4 +1,12 @@
 //! The controller with real processes and real threads.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::as_conversions,
+    reason = "a test says what it expects by failing; `expect` would have to name just the lints that each file sets off"
+)]
+
 mod agent;
 mod closures;

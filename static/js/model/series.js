@@ -36,6 +36,11 @@ export function resumeStep(series) {
   return series.step[lastOfNewest(series.attempt)] ?? null;
 }
 
+/** Which attempt the newest points are of; −1 if there are none. @param {Series} series */
+export function newestAttempt(series) {
+  return series.attempt[lastOfNewest(series.attempt)] ?? -1;
+}
+
 /** Index of the last point of the newest attempt; −1 if there is none. @param {number[]} attempts */
 function lastOfNewest(attempts) {
   let last = -1;

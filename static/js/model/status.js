@@ -57,6 +57,31 @@ export function exitText(exit) {
   return exit.code === null ? "unknown" : `code ${exit.code}`;
 }
 
+/** `ranks 0–2, 4 ended with SIGTERM; rank 7 ended with code 1`. @param {{ rank: number, exit_code: number | null, signal: string | null }[]} ends */
+export function endings(ends) {
+  /** @type {Map<string, number[]>} */
+  const groups = new Map();
+  for (const { rank, exit_code: code, signal } of ends.toSorted((a, b) => a.rank - b.rank)) {
+    const how = exitText({ code, signal });
+    groups.set(how, [...(groups.get(how) ?? []), rank]);
+  }
+  return [...groups]
+    .map(([how, ranks]) => `rank${ranks.length > 1 ? "s" : ""} ${ranges(ranks)} ended with ${how}`)
+    .join("; ");
+}
+
+/** @param {number[]} sorted */
+function ranges(sorted) {
+  /** @type {[number, number][]} */
+  const runs = [];
+  for (const n of sorted) {
+    const last = runs[runs.length - 1];
+    if (last && n === last[1] + 1) last[1] = n;
+    else runs.push([n, n]);
+  }
+  return runs.map(([a, b]) => (a === b ? `${a}` : `${a}${b === a + 1 ? ", " : "–"}${b}`)).join(", ");
+}
+
 /**
  * How a worker stands: alive, or how it ended. One that others took down with them, or that was
  * asked to stop, did not fail.

@@ -21,10 +21,8 @@ export function bars(attempts, start, end) {
 /** @param {number} f */
 const clamp = (f) => Math.min(1, Math.max(0, f));
 
-/** Why an attempt ended: `worker failed: rank 2 …`. @param {Attempt} attempt */
+/** Why an attempt ended: in the head's words, else by its kind. @param {Attempt} attempt */
 export function reason(attempt) {
-  const kind = attempt.end_reason ? word(attempt.end_reason) : "";
-  if (!attempt.status_detail) return kind;
-  const detail = plain(attempt.status_detail);
-  return kind ? `${kind}: ${detail}` : detail;
+  if (attempt.status_detail) return plain(attempt.status_detail);
+  return attempt.end_reason ? word(attempt.end_reason) : "";
 }

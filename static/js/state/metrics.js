@@ -6,7 +6,7 @@
 /** @import { Series } from "../model/series.js" */
 
 import { signal } from "@preact/signals";
-import { decode, EMPTY, extend, MAX_HELD, resumeStep } from "../model/series.js";
+import { decode, EMPTY, extend, MAX_HELD, newestAttempt, resumeStep } from "../model/series.js";
 import { errorText, getSeries, listMetrics } from "../server/api.js";
 import { listen, listening } from "../server/events.js";
 import { throttled } from "./frame.js";
@@ -17,8 +17,8 @@ const EXTEND_EVERY_MS = 1000;
 /** @typedef {{ step: [number, number], time: [number, number] }} Extent */
 /** @typedef {{ rank: number, from: number | null, keys: string[] }} Ask `from`: where to extend; null: all of it */
 
-/** @param {string} id */
-export function openMetrics(id) {
+/** @param {string} id @param {number} attempts how many there have been */
+export function openMetrics(id, attempts) {
   const keys = signal(/** @type {string[] | null} */ (null));
   const error = signal(/** @type {string | null} */ (null));
   const extent = signal(/** @type {Extent | null} */ (null));
@@ -34,8 +34,6 @@ export function openMetrics(id) {
   /** @type {number | null} */
   let lastStep = null;
   let ticks = 0;
-  /** @type {number | null} */
-  let attempts = null;
 
   /** @param {string} key */
   const seriesOf = (key) => {
@@ -53,7 +51,9 @@ export function openMetrics(id) {
     for (const key of inSight) {
       const series = seriesOf(key).peek();
       if (first !== (series === null)) continue;
-      const whole = !series || outdated.has(key) || series.step.length > MAX_HELD;
+      // An attempt of which nothing is held yet may begin anywhere, also before where the last one ended.
+      const behind = series && newestAttempt(series) < attempts - 1;
+      const whole = !series || behind || outdated.has(key) || series.step.length > MAX_HELD;
       const from = whole ? null : resumeStep(series);
       const rank = rankOf.get(key) ?? 0;
       const group = groups.get(`${rank} ${from}`);
@@ -148,7 +148,7 @@ export function openMetrics(id) {
     metrics: onTick,
     run: (run) => {
       if (run.id !== id) return;
-      if (attempts !== null && run.num_attempts !== attempts) reload();
+      if (run.num_attempts !== attempts) reload();
       attempts = run.num_attempts;
     },
     resync: () => {

@@ -1,6 +1,7 @@
 // Terminal output as lines of plain text in styled spans.
 /** @import { Span } from "../model/terminal.js" */
 
+import { useCallback } from "preact/hooks";
 import { Terminal } from "../model/terminal.js";
 import { html } from "./html.js";
 
@@ -16,5 +17,7 @@ export function Lines({ text }) {
   const terminal = new Terminal();
   terminal.write(text);
   const rows = Array.from({ length: terminal.length }, (_, i) => terminal.line(i));
-  return html`<pre class="lines">${rows.map((spans, i) => html`<div key=${i}><${Line} spans=${spans} />${"\n"}</div>`)}</pre>`;
+  // The end is where the reason stands.
+  const toEnd = (/** @type {HTMLElement | null} */ e) => e && (e.scrollTop = e.scrollHeight);
+  return html`<pre class="lines" ref=${useCallback(toEnd, [text])} tabindex="0">${rows.map((spans, i) => html`<div key=${i}><${Line} spans=${spans} />${"\n"}</div>`)}</pre>`;
 }

@@ -15,7 +15,7 @@ import { html } from "./html.js";
 
 /** @param {{ view: RunView, run: RunState }} props */
 export function MetricsTab({ view, run }) {
-  const metrics = useOpened(() => openMetrics(run.id), [run.id]);
+  const metrics = useOpened(() => openMetrics(run.id, run.num_attempts), [run.id]);
   const keys = metrics.keys.value;
   const found = keys && search(keys, view.q);
   return html`<div class="toolbar">

@@ -4,7 +4,7 @@
 /** @import { RunState } from "../state/run.js" */
 
 import { exact, integer, number } from "../model/format.js";
-import { exitText, sentence } from "../model/status.js";
+import { endings, exitText, sentence } from "../model/status.js";
 import { plain } from "../model/text.js";
 import { flatten } from "../model/tree.js";
 import { formatView, runView } from "../model/view.js";
@@ -89,10 +89,7 @@ function Failure({ failure }) {
     ${failure.log_tail.length > 0 && html`<${Lines} text=${failure.log_tail.join("\n")} />`}
     ${
       failure.consequences.length > 0 &&
-      html`<p class="quiet">
-      Then, as a consequence:
-      ${failure.consequences.map((c) => ` rank ${c.rank} ended with ${exitText({ code: c.exit_code, signal: c.signal })}`).join(",")}.
-    </p>`
+      html`<p class="quiet">As a consequence, ${endings(failure.consequences)}.</p>`
     }
   </section>`;
 }

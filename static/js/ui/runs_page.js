@@ -2,7 +2,7 @@
 /** @import { RunStatus } from "../types.js" */
 /** @import { RunsView } from "../model/view.js" */
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { count, integer } from "../model/format.js";
 import { STATUSES, word } from "../model/status.js";
 import { adjust } from "../state/route.js";
@@ -47,10 +47,20 @@ const total = (counts) => STATUSES.reduce((sum, s) => sum + counts[s], 0);
 /** @param {{ view: RunsView }} props */
 function Search({ view }) {
   const [text, setText] = useState(view.q);
-  useEffect(() => setText(view.q), [view.q]);
+  const latest = useRef(view);
+  latest.current = view;
+  // A search of our own that comes back must not undo what was typed meanwhile.
+  const sent = useRef(view.q);
   useEffect(() => {
-    if (text === view.q) return undefined;
-    const timer = setTimeout(() => adjust({ ...view, q: text }), TYPING_PAUSE_MS);
+    if (view.q !== sent.current) setText(view.q);
+    sent.current = view.q;
+  }, [view.q]);
+  useEffect(() => {
+    if (text === latest.current.q) return undefined;
+    const timer = setTimeout(() => {
+      sent.current = text;
+      adjust({ ...latest.current, q: text });
+    }, TYPING_PAUSE_MS);
     return () => clearTimeout(timer);
   }, [text]);
   return html`<input

@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
 
 const OUTPUT = fileURLToPath(new URL("../output/", import.meta.url));
-export const WAIT_MS = 10_000;
+export const WAIT_MS = 20_000;
 
 export function launch() {
   return chromium.launch({

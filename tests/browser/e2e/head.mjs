@@ -20,11 +20,16 @@ export class Head {
   #dir = mkdtempSync(join(tmpdir(), "trainhead-browser-"));
   url = "";
 
+  /** @param {string[]} options further ones for `serve` */
+  constructor(options = []) {
+    this.options = options;
+  }
+
   /** On the port that it had before, if it was started before. */
   async start() {
     if (!existsSync(BIN)) throw new Error(`there is no ${BIN}: build it, or name it with TRAINHEAD_BIN`);
     const port = this.url ? new URL(this.url).port : "0";
-    const child = spawn(BIN, ["serve", "--data-dir", this.#dir, "--port", port], {
+    const child = spawn(BIN, ["serve", "--data-dir", this.#dir, "--port", port, ...this.options], {
       stdio: ["ignore", "pipe", "inherit"],
     });
     this.#child = child;

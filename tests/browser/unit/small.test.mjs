@@ -75,7 +75,9 @@ test("bars lie within the axis whatever the clocks say", () => {
       [0, 1],
     ],
   );
-  assert.equal(reason({ ...attempt, start_time_ms: 0, end_time_ms: 1 }), "Worker failed: rank 1");
+  assert.equal(reason({ ...attempt, start_time_ms: 0, end_time_ms: 1 }), "rank 1");
+  const silent = { ...attempt, status_detail: null, start_time_ms: 0, end_time_ms: 1 };
+  assert.equal(reason(silent), "Worker failed");
 });
 
 test("a run keeps its colour, and neighbours differ", () => {

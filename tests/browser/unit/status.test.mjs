@@ -1,7 +1,7 @@
 // The status mark and the sentence that says why.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { exitText, mark, reasonOf, why, workerMark } from "../../../static/js/model/status.js";
+import { endings, exitText, mark, reasonOf, why, workerMark } from "../../../static/js/model/status.js";
 import { makeRun, makeWorker } from "./fixtures.mjs";
 
 test("a started run shows the finer state of its controller", () => {
@@ -44,6 +44,14 @@ test("colours in a reason are taken out, control bytes are made visible", () => 
   assert.equal(why(run, 0, null), "Rank 1 failed: no␀.");
   assert.equal(reasonOf(run), "rank 1 failed: no␀");
   assert.equal(reasonOf(makeRun({ run_status: "FINISHED", status_detail: "all done" })), "");
+});
+
+test("how others ended is said by kind, with ranges of ranks", () => {
+  const killed = [5, 0, 1, 2].map((rank) => ({ rank, exit_code: null, signal: "SIGTERM" }));
+  assert.equal(
+    endings([{ rank: 7, exit_code: 1, signal: null }, ...killed]),
+    "ranks 0–2, 5 ended with SIGTERM; rank 7 ended with code 1",
+  );
 });
 
 test("a worker that was taken down did not fail", () => {

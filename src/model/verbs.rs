@@ -1,0 +1,245 @@
+//! What the controller of a run says about it: the bodies of its verbs, and the rules that a type alone cannot hold.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use super::{
+    AttemptStatus, ControllerState, EndReason, Exit, FirstFailure, RunStatus, WorkerStatus,
+    commands::check_time,
+    names::{check_document, check_name},
+};
+use crate::base::{ActorId, AttemptId, Invalid, Timestamp, limits};
+
+/// What the controller of a run may say about it: one verb a case, and no other way to change a run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RunVerb {
+    /// Its state changed.
+    SetState(SetState),
+    /// A worker group is being placed.
+    BeginAttempt(BeginAttempt),
+    /// The workers of an attempt run.
+    AttemptRunning(AttemptId, AttemptRunning),
+    /// Single workers changed.
+    ChangeWorkers(AttemptId, WorkerChanges),
+    /// An attempt ended.
+    EndAttempt(AttemptId, EndAttempt),
+    /// The run ended.
+    End(Box<EndRun>),
+}
+
+impl RunVerb {
+    /// Checks the rules of the body.
+    ///
+    /// # Errors
+    /// The first rule that is broken, with its field.
+    pub fn check(&self, now: Timestamp) -> Result<(), Invalid> {
+        match self {
+            Self::BeginAttempt(body) => body.check(),
+            Self::AttemptRunning(_, body) => body.check(),
+            Self::End(body) => body.check(now),
+            Self::ChangeWorkers(_, body) if body.workers.len() > limits::WORKERS => {
+                Err(Invalid::over("workers", limits::WORKERS, "workers"))
+            }
+            Self::SetState(_) | Self::ChangeWorkers(..) | Self::EndAttempt(..) => Ok(()),
+        }
+    }
+}
+
+/// The controller's state changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetState {
+    /// The new state; a terminal one is said by `end`.
+    pub state: ControllerState,
+    /// One sentence about it; cut in its middle beyond 16 KiB.
+    #[serde(default)]
+    pub status_detail: Option<String>,
+}
+
+/// A worker group is being placed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BeginAttempt {
+    /// Id of the attempt, chosen by the controller: the same id again is the same attempt.
+    pub attempt_id: AttemptId,
+    /// Size of the group.
+    #[schema(minimum = 1, maximum = 10_000)]
+    pub num_workers: u32,
+    /// One sentence about it.
+    #[serde(default)]
+    pub status_detail: Option<String>,
+}
+
+impl BeginAttempt {
+    /// Checks every rule of a new attempt.
+    ///
+    /// # Errors
+    /// When the number of workers is out of its limits.
+    pub fn check(&self) -> Result<(), Invalid> {
+        if self.num_workers == 0 {
+            return Err(Invalid::rule("num_workers", "a group has at least one worker"));
+        }
+        if usize::try_from(self.num_workers).unwrap_or(usize::MAX) > limits::WORKERS {
+            return Err(Invalid::over("num_workers", limits::WORKERS, "workers"));
+        }
+        Ok(())
+    }
+}
+
+/// The workers of an attempt run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AttemptRunning {
+    /// All of its workers.
+    #[schema(max_items = 10_000)]
+    pub workers: Vec<NewWorker>,
+}
+
+/// A worker as its controller placed it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewWorker {
+    /// Identity as an actor.
+    pub actor_id: ActorId,
+    /// Rank in the group, from 0.
+    pub world_rank: u32,
+    /// Rank on its node, from 0.
+    #[serde(default)]
+    pub local_rank: u32,
+    /// Rank of its node, from 0.
+    #[serde(default)]
+    pub node_rank: u32,
+    /// Identity of its node.
+    #[schema(max_length = 256)]
+    pub node_id: String,
+    /// Address of its node.
+    #[schema(max_length = 256)]
+    pub node_ip: String,
+    /// Process id on its node.
+    #[serde(default)]
+    pub pid: Option<u32>,
+    /// Devices it was given.
+    #[serde(default)]
+    #[schema(max_items = 64)]
+    pub gpu_ids: Vec<String>,
+    /// What it asked for.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub resources: Map<String, Value>,
+}
+
+impl AttemptRunning {
+    /// Checks every rule of a placed group: each rank once, none missing.
+    ///
+    /// # Errors
+    /// The first rule that is broken, with its field.
+    pub fn check(&self) -> Result<(), Invalid> {
+        if self.workers.is_empty() {
+            return Err(Invalid::rule("workers", "a running attempt has at least one worker"));
+        }
+        if self.workers.len() > limits::WORKERS {
+            return Err(Invalid::over("workers", limits::WORKERS, "workers"));
+        }
+        let mut seen = vec![false; self.workers.len()];
+        for (i, worker) in self.workers.iter().enumerate() {
+            let field = |name| format!("workers[{i}].{name}");
+            check_name(&field("node_id"), &worker.node_id)?;
+            check_name(&field("node_ip"), &worker.node_ip)?;
+            if worker.gpu_ids.len() > 64 {
+                return Err(Invalid::over(field("gpu_ids"), 64, "devices"));
+            }
+            for gpu in &worker.gpu_ids {
+                check_name(&field("gpu_ids"), gpu)?;
+            }
+            check_document(&field("resources"), &worker.resources)?;
+            match seen.get_mut(usize::try_from(worker.world_rank).unwrap_or(usize::MAX)) {
+                Some(seen) if !*seen => *seen = true,
+                _ => {
+                    return Err(Invalid::rule(
+                        field("world_rank"),
+                        format!(
+                            "the {} ranks are 0 to {}, each once",
+                            self.workers.len(),
+                            self.workers.len() - 1
+                        ),
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Changes of single workers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkerChanges {
+    /// The workers that changed.
+    #[schema(max_items = 10_000)]
+    pub workers: Vec<WorkerChange>,
+}
+
+/// A change of one worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkerChange {
+    /// Which rank.
+    pub world_rank: u32,
+    /// Its status now. DEAD is for ever.
+    pub status: WorkerStatus,
+    /// How it ended.
+    #[serde(default)]
+    pub exit: Option<Exit>,
+}
+
+/// An attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EndAttempt {
+    /// FINISHED, ERRORED or ABORTED.
+    pub status: AttemptStatus,
+    /// Why.
+    pub end_reason: EndReason,
+    /// One sentence about it.
+    #[serde(default)]
+    pub status_detail: Option<String>,
+}
+
+/// The run ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EndRun {
+    /// FINISHED, ERRORED or ABORTED.
+    pub run_status: RunStatus,
+    /// Why, in one sentence; cut in its middle beyond 16 KiB.
+    #[serde(default)]
+    pub status_detail: Option<String>,
+    /// When; now if missing. Never before the start and never after the server's own now.
+    #[serde(default)]
+    pub end_time_ms: Option<Timestamp>,
+    /// The first failure, where there was one.
+    #[serde(default)]
+    pub first_failure: Option<FirstFailure>,
+}
+
+impl EndRun {
+    /// Checks every rule of an end.
+    ///
+    /// # Errors
+    /// When the status is not terminal, or the time is implausible.
+    pub fn check(&self, now: Timestamp) -> Result<(), Invalid> {
+        if self.run_status == RunStatus::Started {
+            return Err(Invalid::rule("run_status", "a run ends as FINISHED, ERRORED or ABORTED"));
+        }
+        if let Some(failure) = &self.first_failure {
+            if failure.log_tail.len() > 200 {
+                return Err(Invalid::over("first_failure.log_tail", 200, "lines"));
+            }
+            if failure.consequences.len() > limits::WORKERS {
+                return Err(Invalid::over("first_failure.consequences", limits::WORKERS, "entries"));
+            }
+        }
+        self.end_time_ms.map_or(Ok(()), |time| check_time("end_time_ms", time, now))
+    }
+}

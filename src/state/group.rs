@@ -1,0 +1,98 @@
+//! One group commit in the making: rows, what changed, and answers that wait for the commit.
+
+use std::{collections::HashMap, time::Duration};
+
+use super::{
+    Ack, StateError, command::Reply, index::RunIndex, live::LiveMap, processes::ProcessWatch,
+    working_set::WorkingSet,
+};
+use crate::{
+    base::{RunId, Timestamp},
+    model::Trail,
+    store::{Batch, ListedRun},
+};
+
+/// One group commit in the making.
+#[derive(Default)]
+pub(super) struct Group {
+    pub(super) batch: Batch,
+    /// Runs that changed, with what changed of them.
+    pub(super) touched: HashMap<RunId, Trail>,
+    /// Runs that are at hand only for this group.
+    pub(super) visited: Vec<RunId>,
+    /// Runs whose progress moved, for the ticks to browsers; with the points that came.
+    pub(super) reported: HashMap<RunId, usize>,
+    answers: Vec<Answer>,
+}
+
+/// Sends an answer; `None` means that the commit succeeded.
+type Answer = Box<dyn FnOnce(Option<StateError>, &RunIndex) + Send>;
+
+/// The surroundings of a decision.
+#[derive(Clone, Copy)]
+pub(super) struct Around<'a> {
+    pub(super) live: &'a LiveMap,
+    pub(super) processes: &'a ProcessWatch,
+    pub(super) now: Timestamp,
+    pub(super) monotonic: Duration,
+}
+
+impl Group {
+    pub(super) fn answer<T: Send + 'static>(&mut self, reply: Reply<T>, result: Result<T, StateError>) {
+        self.answers.push(Box::new(move |failed, _| {
+            // A caller that is gone needs no answer.
+            let _ = reply.send(failed.map_or(result, Err));
+        }));
+    }
+
+    /// Answers with the run as it is listed after the commit.
+    pub(super) fn answer_listed<T: Send + 'static>(
+        &mut self,
+        reply: Reply<T>,
+        run: RunId,
+        result: Result<(), StateError>,
+        make: impl FnOnce(Ack) -> T + Send + 'static,
+    ) {
+        self.answers.push(Box::new(move |failed, index| {
+            let doc = index.get(&run).map(|entry| entry.doc.clone()).unwrap_or_default();
+            let _ = reply.send(failed.map_or(result, Err).map(|()| make(Ack { doc })));
+        }));
+    }
+
+    /// Sends all answers.
+    pub(super) fn settle(self, failed: Option<&StateError>, index: &RunIndex) {
+        for answer in self.answers {
+            answer(failed.cloned(), index);
+        }
+    }
+
+    /// Lets go of runs that were at hand only for this group.
+    pub(super) fn settle_visited(&mut self, set: &mut WorkingSet) {
+        set.evict(std::mem::take(&mut self.visited));
+    }
+
+    /// Collects the rows of all runs that changed; gives the lists' new entries.
+    pub(super) fn seal(&mut self, set: &mut WorkingSet) -> Vec<ListedRun> {
+        let mut listed = Vec::new();
+        for (id, trail) in &mut self.touched {
+            let Some(record) = set.records.get(id) else { continue };
+            // A view holds nothing that JSON cannot.
+            let doc = serde_json::to_string(&record.view()).unwrap_or_default();
+            for event in &mut trail.events {
+                event.id = set.next_event_id;
+                set.next_event_id += 1;
+            }
+            self.batch.record(record, &doc, trail);
+            self.batch.events(trail.events.iter().cloned());
+            let run = &record.run;
+            listed.push(ListedRun {
+                texts: ListedRun::texts(id, &run.name, run.job_id.as_deref(), &run.tags),
+                id: id.clone(),
+                start_time: run.start_time,
+                status: run.status(),
+                doc,
+            });
+        }
+        listed
+    }
+}

@@ -1,0 +1,103 @@
+//! Who lives: contacts that renew, conclusions about those that are gone, and those that come back.
+
+use std::time::Duration;
+
+use super::{
+    group::{Around, Group},
+    processes::Sight,
+    working_set::WorkingSet,
+};
+use crate::{
+    base::{RunId, Timestamp},
+    model::{RunRecord, end_transitions::Conclusion},
+    store::Contact,
+};
+
+impl WorkingSet {
+    /// Concludes what is known to be dead: controllers whose process ended, whose lease ended, or who never confirmed a
+    /// stop. The cost follows their number, not the number of live runs.
+    pub(super) fn reconcile(&mut self, group: &mut Group, around: Around<'_>) {
+        let now = around.now;
+        for id in around.processes.take_ended() {
+            let Some(process) = self.records.get(&id).and_then(|r| r.controller.process.clone()) else {
+                continue;
+            };
+            around.live.update(&id, |facts| facts.sight = Sight::Gone);
+            let gone = Conclusion::process_gone(process.pid, &process.host, now, now);
+            self.conclude(&id, gone, group, around);
+        }
+        for id in self.leases.take_expired(around.monotonic) {
+            let Some(record) = self.records.get(&id) else { continue };
+            let facts = around.live.get(&id);
+            let last_contact = facts.as_ref().map_or(record.controller.last_contact, |f| f.last_contact);
+            let conclusion = match (&record.controller.process, facts.map(|f| f.sight)) {
+                (Some(p), Some(Sight::Gone)) => Conclusion::process_gone(p.pid, &p.host, last_contact, now),
+                _ => Conclusion::lease_expired(last_contact, record.controller.lease_ttl),
+            };
+            self.conclude(&id, conclusion, group, around);
+        }
+        for id in self.stops.take_expired(around.monotonic) {
+            let Some(stop) = self.records.get(&id).and_then(|r| r.run.stop.clone()) else { continue };
+            self.conclude(&id, Conclusion::stop_unconfirmed(&stop, now), group, around);
+        }
+    }
+
+    fn conclude(&mut self, id: &RunId, conclusion: Conclusion, group: &mut Group, around: Around<'_>) {
+        let Some(record) = self.records.get_mut(id) else { return };
+        if let Some(facts) = around.live.get(id) {
+            record.controller.last_contact = facts.last_contact;
+        }
+        record.conclude(conclusion, around.now, group.touched.entry(id.clone()).or_default());
+        group.visited.push(id.clone());
+        self.let_rest(id, group, around);
+    }
+
+    /// The controller was heard of: its lease is renewed, and a run that was concluded comes back.
+    pub(super) fn heard_of(
+        &mut self,
+        id: &RunId,
+        client_time: Option<Timestamp>,
+        reason: &str,
+        group: &mut Group,
+        around: Around<'_>,
+    ) {
+        let Some(record) = self.records.get_mut(id) else { return };
+        record.contact(client_time, around.now);
+        if record.run.concluded.is_some() {
+            record.come_back(around.now, reason, group.touched.entry(id.clone()).or_default());
+            let record = record.clone();
+            let progress = self.rested.remove(id).unwrap_or_default();
+            self.bring_to_life(&record, progress, around.live, around.processes, around.monotonic);
+        }
+        let (ttl, controller) =
+            (record_lease(self.records.get(id)), self.records.get(id).map(|r| &r.controller));
+        let (Some(ttl), Some(controller)) = (ttl, controller) else { return };
+        group.batch.contact(Contact {
+            run_id: id.clone(),
+            epoch: controller.epoch,
+            at: around.now,
+            clock_skew_ms: controller.clock_skew_ms,
+        });
+        self.leases.renew(id, ttl, around.monotonic);
+        around.live.update(id, |facts| {
+            facts.last_contact = around.now;
+            facts.clock_skew_ms = controller.clock_skew_ms;
+            facts.lease_deadline = around.monotonic.saturating_add(ttl);
+        });
+    }
+
+    /// An ended run is watched no more, and its progress is written down.
+    pub(super) fn let_rest(&mut self, id: &RunId, group: &mut Group, around: Around<'_>) {
+        self.leases.remove(id);
+        self.stops.remove(id);
+        around.processes.forget(id);
+        if let Some(facts) = around.live.remove(id) {
+            group.batch.progress(id, &facts.progress);
+        }
+    }
+}
+
+/// The lease of a run that lives.
+fn record_lease(record: Option<&RunRecord>) -> Option<Duration> {
+    record.filter(|r| !r.run.phase.is_terminal()).map(|r| r.controller.lease_ttl)
+}

@@ -1,0 +1,14 @@
+//! The real binary: real processes, real signals, real ports, on a temporary data directory.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what it expects by failing; `expect` would have to name just the lints that each file sets off"
+)]
+
+mod harness;
+
+mod crashes;
+mod main_job;
+mod stopping;
