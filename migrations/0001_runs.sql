@@ -44,6 +44,7 @@ create table actors (
     lease_ttl_ms integer not null,
     last_contact_ms integer not null,
     process text,
+    process_ended_ms integer,
     clock_skew_ms integer,
     primary key (run_id, epoch)
 ) strict, without rowid;

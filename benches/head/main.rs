@@ -17,6 +17,7 @@ use anyhow::{Context, bail};
 
 use compare::{Side, compare};
 use server::Server;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// What to measure, and how long.
 struct Options {
@@ -78,10 +79,13 @@ fn main() -> anyhow::Result<()> {
     // One thread, like other load programs: the other core is the server's.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
         tokio::select! {
             result = run(&options) => result,
             // Dropping what runs kills the servers and removes their directories.
-            _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+            _ = terminate.recv() => bail!("terminated"),
+            _ = interrupt.recv() => bail!("interrupted"),
         }
     })
 }

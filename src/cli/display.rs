@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     options::{Global, Run, TailWhich},
-    output::{duration, number},
+    output::{duration, number, plain},
 };
 use crate::{
     base::{RunId, Tasks, tail::Tail},
@@ -90,7 +90,7 @@ impl Display {
         } else {
             String::new()
         };
-        let detail = result.status_detail.as_ref().map(|d| format!(": {d}")).unwrap_or_default();
+        let detail = result.status_detail.as_ref().map(|d| format!(": {}", plain(d))).unwrap_or_default();
         let took = duration(self.begun.elapsed());
         let text = format!("{} after {took}{attempts}{detail}{metrics}", result.run_status);
         if result.exit_code == 0 {

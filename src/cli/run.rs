@@ -21,8 +21,8 @@ use super::{
 use crate::{
     base::{RunId, SystemClock, Tasks},
     controller::{
-        AgentGroup, ControllerHandle, ControllerOptions, FailurePolicy, Launch, TrainController, TrainResult,
-        default_stop_signal, process,
+        AgentGroup, ControllerHandle, ControllerOptions, FailurePolicy, Launch, Orphans, TrainController,
+        TrainResult, default_stop_signal, process,
     },
     model::names::check_name,
     state::{DataDir, processes},
@@ -93,6 +93,7 @@ fn launch(args: &Run, data_dir: &DataDir, socket: &Path) -> anyhow::Result<Launc
         session_socket: socket.to_owned(),
         agent: std::env::current_exe().context("this program's own path")?,
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        orphans: Orphans::Ours,
     })
 }
 

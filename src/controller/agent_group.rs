@@ -38,6 +38,17 @@ pub struct Launch {
     pub agent: PathBuf,
     /// Host name, for the record.
     pub host: String,
+    /// Whose the orphans of this process are.
+    pub orphans: Orphans,
+}
+
+/// Whose the processes are that come home to this one when a killed agent leaves them behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Orphans {
+    /// The run's: this process exists for it alone and is a subreaper, so that they can be ended.
+    Ours,
+    /// Perhaps somebody else's: a program that embeds the controller has children of its own, which are left alone.
+    Unknown,
 }
 
 /// How long what is left of a killed agent's tree may take to go.
@@ -157,22 +168,6 @@ impl AgentGroup {
             warn!("the agent was not told: {e}");
         }
     }
-
-    /// The agent is gone: its ranks died with it, and what they left behind came home to us.
-    async fn lost(&mut self) -> GroupEvent {
-        if let Some(agent) = self.agent.take()
-            && let Err(e) = agent.finish().await
-        {
-            warn!("the agent was not reaped: {e}");
-        }
-        let swept = tokio::task::spawn_blocking(|| sweep_orphans(&[], SWEEP_LIMIT)).await;
-        GroupEvent::Lost(match swept {
-            Ok(swept) => {
-                StopReport { processes_ended: swept.processes_ended, forced: true, left: swept.left }
-            }
-            Err(_) => StopReport::default(),
-        })
-    }
 }
 
 #[async_trait]
@@ -189,24 +184,35 @@ impl WorkerGroup for AgentGroup {
             let Some(agent) = &mut self.agent else { return std::future::pending().await };
             match agent.recv().await {
                 Ok(Some(message)) => {
-                    let Some(event) = self.translate(message) else { continue };
-                    if matches!(event, GroupEvent::Ended(_) | GroupEvent::StartFailed { .. }) {
-                        // It exits by itself now. Taken out first, so that a dropped future loses nothing but the reaping,
-                        // which dropping it does as well.
-                        if let Some(agent) = self.agent.take()
-                            && let Err(e) = agent.finish().await
-                        {
-                            warn!("the agent was not reaped: {e}");
-                        }
+                    if let Some(event) = self.translate(message) {
+                        return event;
                     }
-                    return event;
                 }
-                Ok(None) => return self.lost().await,
+                Ok(None) => return GroupEvent::Lost,
                 Err(e) => {
                     warn!("the agent is not understood: {e}");
-                    return self.lost().await;
+                    return GroupEvent::Lost;
                 }
             }
+        }
+    }
+
+    async fn clear_away(&mut self) -> StopReport {
+        let Some(agent) = self.agent.take() else { return StopReport::default() };
+        if let Err(e) = agent.finish().await {
+            warn!("the agent was not reaped: {e}");
+        }
+        if self.launch.orphans == Orphans::Unknown {
+            return StopReport::default();
+        }
+        // If it was killed, its ranks died with it, and what they left behind came home to us. Else this finds nothing.
+        match tokio::task::spawn_blocking(|| sweep_orphans(&[], SWEEP_LIMIT)).await {
+            Ok(swept) => StopReport {
+                forced: !swept.processes_ended.is_empty(),
+                processes_ended: swept.processes_ended,
+                left: swept.left,
+            },
+            Err(_) => StopReport::default(),
         }
     }
 

@@ -151,6 +151,11 @@ impl WorkerGroup for ClosureGroup {
         }
     }
 
+    async fn clear_away(&mut self) -> StopReport {
+        // A thread leaves nothing.
+        StopReport::default()
+    }
+
     async fn signal(&mut self, _signal: i32) {
         // Threads get no signals of their own.
     }

@@ -29,10 +29,16 @@ fn log_tail(path: &Path) -> std::io::Result<Vec<String>> {
     file.seek(SeekFrom::Start(start))?;
     let mut bytes = Vec::new();
     file.take(BYTES).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes)
-        .lines()
-        .map(|line| line.rsplit('\r').next().unwrap_or(line).to_owned())
-        .collect())
+    Ok(String::from_utf8_lossy(&bytes).lines().map(plain).collect())
+}
+
+/// A line as it would look on a terminal at last: what follows the last carriage return, without escape sequences.
+fn plain(line: &str) -> String {
+    let last = line.rsplit('\r').next().unwrap_or(line);
+    console::strip_ansi_codes(last)
+        .chars()
+        .map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c })
+        .collect()
 }
 
 /// The message of a `TORCHELASTIC_ERROR_FILE`: `{"message": {"message": …}}`, or a plain string.
@@ -41,7 +47,7 @@ fn error_message(path: &Path) -> Option<String> {
     File::open(path).ok()?.take(ERROR_FILE_BYTES).read_to_string(&mut text).ok()?;
     let json: Value = serde_json::from_str(&text).ok()?;
     let message = json.get("message")?;
-    message.get("message").unwrap_or(message).as_str().map(str::to_owned)
+    message.get("message").unwrap_or(message).as_str().map(plain)
 }
 
 #[cfg(test)]
@@ -53,11 +59,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (log, error) = (dir.path().join("log"), dir.path().join("error.json"));
         let lines: String = (0..100).map(|i| format!("line {i}\n")).collect();
-        std::fs::write(&log, format!("{lines}  0%\r 50%\r100%\nValueError: b\u{0}oom\n").as_bytes()).unwrap();
+        std::fs::write(
+            &log,
+            format!("{lines}  0%\r 50%\r100%\n\x1b[31mValueError: b\u{0}oom\x1b[0m\n").as_bytes(),
+        )
+        .unwrap();
         std::fs::write(&error, r#"{"message": {"message": "ValueError: boom", "extraInfo": {}}}"#).unwrap();
         let found = evidence(&log, &error);
         assert_eq!(found.log_tail.len(), LINES);
-        assert_eq!(found.log_tail.get(LINES - 2..).unwrap(), ["100%", "ValueError: b\u{0}oom"]);
+        assert_eq!(found.log_tail.get(LINES - 2..).unwrap(), ["100%", "ValueError: b\u{fffd}oom"]);
         assert_eq!(found.message.as_deref(), Some("ValueError: boom"));
         assert_eq!(evidence(&dir.path().join("none"), &dir.path().join("none")), Evidence::default());
     }

@@ -40,8 +40,9 @@ pub enum GroupEvent {
     Exited(RankExit),
     /// Nothing of the group is left, but what the report says.
     Ended(StopReport),
-    /// Whoever held the workers was lost, and they with it.
-    Lost(StopReport),
+    /// Whoever held the workers was lost, and they with it. What is left of them is cleared away by
+    /// [`WorkerGroup::clear_away`].
+    Lost,
 }
 
 /// How a rank ended.
@@ -72,6 +73,8 @@ pub trait WorkerGroup: Send {
     async fn start(&mut self, spec: GroupSpec);
     /// The next thing that happens. Waits for ever if no group is there. Cancel-safe.
     async fn event(&mut self) -> GroupEvent;
+    /// Clears away what a group leaves behind that ended, was lost or could not be started.
+    async fn clear_away(&mut self) -> StopReport;
     /// Passes a signal to all ranks.
     async fn signal(&mut self, signal: i32);
     /// Ends the group: the stop signal, then the grace, then force.

@@ -19,7 +19,7 @@ mod session_server;
 mod steps;
 mod words;
 
-pub use agent_group::{AgentGroup, Launch};
+pub use agent_group::{AgentGroup, Launch, Orphans};
 pub use closure_group::{ClosureGroup, TrainFn};
 pub use options::{ControllerOptions, ControllerView, TrainResult, default_stop_signal};
 pub use policy::FailurePolicy;

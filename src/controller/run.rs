@@ -221,11 +221,11 @@ impl<G: WorkerGroup> TrainController<G> {
         self.finish(outcome.unwrap_or(Outcome::Finished)).await
     }
 
-    /// Turns an event of the group into the machine's input, with what a failed rank left behind.
-    async fn happened(&self, event: GroupEvent) -> Input {
+    /// Turns an event of the group into the machine's input, with what a failed rank left behind. Not part of the wait:
+    /// whatever else happens, this is carried to its end.
+    async fn happened(&mut self, event: GroupEvent) -> Input {
         match event {
             GroupEvent::Started(workers) => Input::Started(workers),
-            GroupEvent::StartFailed { message, permanent } => Input::StartFailed { message, permanent },
             GroupEvent::Exited(exit) => {
                 let evidence = if self.machine.would_be_first_failure(&exit) {
                     self.evidence(&exit).await
@@ -234,8 +234,15 @@ impl<G: WorkerGroup> TrainController<G> {
                 };
                 Input::Exited(exit, evidence)
             }
-            GroupEvent::Ended(report) => Input::Ended(report),
-            GroupEvent::Lost(report) => Input::Lost(report),
+            GroupEvent::StartFailed { message, permanent } => {
+                self.group.clear_away().await;
+                Input::StartFailed { message, permanent }
+            }
+            GroupEvent::Ended(report) => {
+                self.group.clear_away().await;
+                Input::Ended(report)
+            }
+            GroupEvent::Lost => Input::Lost(self.group.clear_away().await),
         }
     }
 

@@ -14,6 +14,7 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use bytes::Bytes;
 use rust_embed::RustEmbed;
 use sha2::{Digest, Sha256};
+use tower_http::compression::CompressionLayer;
 
 use super::{problem::Problem, router::HeadOptions};
 
@@ -46,12 +47,20 @@ impl Assets {
     }
 }
 
-/// The pages of the dashboard and their files.
+/// The pages of the dashboard and their files, compressed: a phone on a hotel's network looks at runs too.
 pub(super) fn pages() -> Router<HeadOptions> {
     Router::new()
         .route("/", get(index))
         .route("/runs/{run_id}", get(index))
         .route("/static/{*path}", get(file))
+        .layer(CompressionLayer::new())
+}
+
+/// The dashboard's own page for an address that there is nothing at, for browsers.
+pub(super) async fn not_found(head: State<HeadOptions>) -> Result<Response, Problem> {
+    let mut page = index(head).await?;
+    *page.status_mut() = StatusCode::NOT_FOUND;
+    Ok(page)
 }
 
 async fn index(State(head): State<HeadOptions>) -> Result<Response, Problem> {

@@ -2,8 +2,15 @@
 
 use std::sync::Arc;
 
-use axum::{Extension, Router, extract::Request, http::Method, response::IntoResponse, routing::get};
+use axum::{
+    Extension, Router,
+    extract::{Request, State},
+    http::{Method, header},
+    response::{IntoResponse, Response},
+    routing::get,
+};
 use tokio_util::sync::CancellationToken;
+use tower_http::catch_panic::CatchPanicLayer;
 use utoipa::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -85,12 +92,22 @@ pub fn router(options: HeadOptions) -> Router {
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(Extension(document))
+        .layer(CatchPanicLayer::custom(panicked))
         .layer(axum::middleware::from_fn_with_state(options.clone(), guard::guard))
         .with_state(options)
 }
 
-async fn no_route(request: Request) -> impl IntoResponse {
-    Problem::no_route(request.uri().path())
+async fn no_route(head: State<HeadOptions>, request: Request) -> Response {
+    let accepts = request.headers().get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    if request.method() == Method::GET && accepts.contains("text/html") {
+        return assets::not_found(head).await.into_response();
+    }
+    Problem::no_route(request.uri().path()).into_response()
+}
+
+/// A panic in a handler is our fault and ends its request, not the head.
+fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
+    Problem::internal("a handler panicked").into_response()
 }
 
 async fn no_method(method: Method) -> impl IntoResponse {

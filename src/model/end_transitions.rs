@@ -22,6 +22,8 @@ pub struct Conclusion {
     pub end_time: Timestamp,
     /// Who is said to have ended the run: the reconciler, or the user whose stop was never confirmed.
     pub by: Actor,
+    /// Whether it was the end of the controller's process that was seen.
+    pub process_ended: bool,
     /// What was known.
     pub evidence: serde_json::Value,
 }
@@ -84,7 +86,8 @@ impl RunRecord {
         if self.run.phase.is_terminal() {
             return;
         }
-        let Conclusion { detail, end_time, by, evidence } = conclusion;
+        let Conclusion { detail, end_time, by, process_ended, evidence } = conclusion;
+        self.controller.process_ended = process_ended.then_some(now);
         let concluded = Concluded {
             phase: self.run.phase,
             controller_state: self.run.controller_state,
@@ -111,6 +114,7 @@ impl RunRecord {
         self.run.end_time = None;
         self.run.noticed_at = None;
         self.controller.status = ActorStatus::Alive;
+        self.controller.process_ended = None;
         if let (Some(status), Some(attempt)) = (concluded.attempt, self.attempts.last_mut()) {
             attempt.status = status;
             attempt.end_reason = None;
@@ -175,6 +179,7 @@ impl Conclusion {
             detail: format!("controller process {pid} on {host} is gone (seen {})", seen.time_of_day()),
             end_time,
             by: Actor::Reconciler,
+            process_ended: true,
             evidence: serde_json::json!({"process": {"state": "exited", "pid": pid, "host": host}}),
         }
     }
@@ -190,6 +195,7 @@ impl Conclusion {
             ),
             end_time: last_contact,
             by: Actor::Reconciler,
+            process_ended: false,
             evidence: serde_json::json!({
                 "contact": {"last_contact_ms": last_contact.as_ms(), "lease_ttl_ms": number::millis(lease)},
             }),
@@ -204,7 +210,162 @@ impl Conclusion {
             detail: format!("stopped by user (API){reason}; the controller did not confirm it in time"),
             end_time: now,
             by: Actor::User,
+            process_ended: false,
             evidence: serde_json::json!({"stop_requested_at_ms": stop.requested_at.as_ms()}),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        base::{ActorId, AttemptId, RunId, secret::SigningKey},
+        model::{
+            commands::RegisterRun,
+            verbs::{
+                AttemptRunning, BeginAttempt, EndAttempt, NewWorker, SetState, WorkerChange, WorkerChanges,
+            },
+        },
+    };
+
+    /// One thing that may happen to a run; numbers choose among what is there.
+    #[derive(Clone, Debug)]
+    enum Op {
+        State(ControllerState),
+        Begin(u32),
+        Running(u32),
+        Kill(u32, u32),
+        EndAttempt(AttemptStatus, EndReason),
+        Stop,
+        End(RunStatus, i64),
+        Conclude(i64),
+        Unconfirmed,
+        ComeBack,
+        TakeOver,
+    }
+
+    fn ops() -> impl Strategy<Value = Op> {
+        let state = prop::sample::select(ControllerState::ALL);
+        let status = prop::sample::select(AttemptStatus::ALL);
+        let reason = prop::sample::select(EndReason::ALL);
+        prop_oneof![
+            4 => state.prop_map(Op::State),
+            4 => (1..4u32).prop_map(Op::Begin),
+            4 => (1..4u32).prop_map(Op::Running),
+            2 => (0..3u32, 0..4u32).prop_map(|(a, r)| Op::Kill(a, r)),
+            3 => (status, reason).prop_map(|(s, r)| Op::EndAttempt(s, r)),
+            1 => Just(Op::Stop),
+            1 => (prop::sample::select(RunStatus::ALL), -5000..5000i64).prop_map(|(s, t)| Op::End(s, t)),
+            2 => (-5000..5000i64).prop_map(Op::Conclude),
+            1 => Just(Op::Unconfirmed),
+            2 => Just(Op::ComeBack),
+            1 => Just(Op::TakeOver),
+        ]
+    }
+
+    fn worker(rank: u32) -> NewWorker {
+        serde_json::from_value(
+            json!({"actor_id": format!("w{rank}"), "world_rank": rank, "node_id": "h", "node_ip": "i"}),
+        )
+        .unwrap()
+    }
+
+    fn apply(record: &mut RunRecord, op: Op, now: Timestamp, trail: &mut Trail) -> Result<(), Refusal> {
+        let newest = record.newest_attempt().map_or_else(AttemptId::generate, |a| a.id.clone());
+        let at = |offset: i64| Timestamp::from_ms(now.as_ms() + offset);
+        match op {
+            Op::State(state) => record.set_state(SetState { state, status_detail: None }, now, trail),
+            Op::Begin(num_workers) => {
+                let attempt_id = AttemptId::generate();
+                record.begin_attempt(
+                    BeginAttempt { attempt_id, num_workers, status_detail: None },
+                    now,
+                    trail,
+                )
+            }
+            Op::Running(n) => {
+                let workers = (0..n).map(worker).collect();
+                record.attempt_running(&newest, AttemptRunning { workers }, now, trail)
+            }
+            Op::Kill(attempt, world_rank) => {
+                let id =
+                    record.attempts.get(usize::try_from(attempt).unwrap()).map_or(newest, |a| a.id.clone());
+                let change = WorkerChange { world_rank, status: WorkerStatus::Dead, exit: None };
+                record.change_workers(&id, WorkerChanges { workers: vec![change] }, now, trail)
+            }
+            Op::EndAttempt(status, end_reason) => record.end_attempt(
+                &newest,
+                EndAttempt { status, end_reason, status_detail: None },
+                now,
+                trail,
+            ),
+            Op::Stop => record.request_stop(StopRun::default(), now, trail),
+            Op::End(run_status, offset) => {
+                let end_time_ms = Some(at(offset));
+                record.end(
+                    EndRun { run_status, status_detail: None, end_time_ms, first_failure: None },
+                    now,
+                    trail,
+                )
+            }
+            Op::Conclude(offset) => {
+                record.conclude(Conclusion::lease_expired(at(offset), Duration::from_secs(30)), now, trail);
+                Ok(())
+            }
+            Op::Unconfirmed => {
+                if let Some(stop) = record.run.stop.clone() {
+                    record.conclude(Conclusion::stop_unconfirmed(&stop, now), now, trail);
+                }
+                Ok(())
+            }
+            Op::ComeBack => {
+                record.come_back(now, "it spoke", trail);
+                Ok(())
+            }
+            Op::TakeOver => {
+                let token = SigningKey::generate().unwrap().token(&["t"]).hash();
+                record.take_over(RegisterRun::by(ActorId::generate()), token, now, trail)
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        /// The invariants of 02-states.md hold after whatever happens; what is refused changes nothing; what a user or a
+        /// controller ended does not come back; every change of phase is an event.
+        #[test]
+        fn the_invariants_hold_over_any_sequence(sequence in prop::collection::vec((ops(), -50i64..500), 1..40)) {
+            let mut now = Timestamp::from_ms(1_800_000_000_000);
+            let mut trail = Trail::default();
+            let token = SigningKey::generate().unwrap().token(&["t"]).hash();
+            let body = RegisterRun::by(ActorId::generate());
+            let mut record = RunRecord::register(RunId::generate(), body, String::new(), token, now, &mut trail);
+            for (op, passes) in sequence {
+                now = Timestamp::from_ms(now.as_ms() + passes);
+                let before = record.clone();
+                let mut trail = Trail::default();
+                let said = apply(&mut record, op.clone(), now, &mut trail);
+                if let Err(broken) = record.check_invariants() {
+                    prop_assert!(false, "{op:?}: {broken}\n{before:#?}\n{record:#?}");
+                }
+                let came_back = matches!(op, Op::ComeBack | Op::End(..) | Op::TakeOver) && before.run.concluded.is_some();
+                if said.is_err() && !came_back {
+                    prop_assert_eq!(&before, &record, "a refused {:?} changed something", op);
+                }
+                if before.run.phase.is_terminal() && before.run.concluded.is_none() {
+                    prop_assert_eq!(before.run.end_time, record.run.end_time);
+                    prop_assert_eq!(before.run.phase, record.run.phase);
+                }
+                if before.run.phase != record.run.phase {
+                    let last = trail.events.iter().rev().find(|e| e.kind == EventKind::Run);
+                    prop_assert_eq!(last.and_then(|e| e.to.as_deref()), Some(record.run.phase.as_str()));
+                }
+            }
         }
     }
 }

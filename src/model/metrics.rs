@@ -299,7 +299,7 @@ pub struct MetricSummary {
     pub first_step: i64,
     /// Highest step.
     pub last_step: i64,
-    /// Value at the highest step, of the newest attempt that reached it and its lowest rank.
+    /// Value at the highest step of the newest attempt, of the lowest rank that reports it.
     pub last: MetricValue,
     /// Least value; none if all are NaN.
     pub min: Option<MetricValue>,
@@ -307,7 +307,7 @@ pub struct MetricSummary {
     pub max: Option<MetricValue>,
     /// How many are NaN.
     pub nan_count: i64,
-    /// Time of the value at the highest step.
+    /// Time of that last value.
     pub last_time_ms: Timestamp,
 }
 

@@ -121,6 +121,8 @@ pub struct Controller {
     pub last_contact: Timestamp,
     /// Its process, if it has one that may be watched.
     pub process: Option<ProcessIdentity>,
+    /// When its process was seen to have ended.
+    pub process_ended: Option<Timestamp>,
     /// How far its clock is ahead of ours, ms, if that was found to be more than 5 s.
     pub clock_skew_ms: Option<i64>,
 }

@@ -54,6 +54,7 @@ impl RunRecord {
                 lease_ttl,
                 last_contact: now,
                 process: body.controller.process,
+                process_ended: None,
                 clock_skew_ms: None,
             },
             attempts: Vec::new(),
@@ -98,6 +99,7 @@ impl RunRecord {
             lease_ttl,
             last_contact: now,
             process: body.controller.process,
+            process_ended: None,
             clock_skew_ms: None,
         };
         self.run.controller_state = None;

@@ -62,7 +62,7 @@ pub(crate) fn evidence(
     let process = controller.process.as_ref();
     let state = match (controller.status, live.map(|l| l.sight)) {
         (ActorStatus::Alive, Some(Sight::Watched)) => "running",
-        (_, Some(Sight::Gone)) => "exited",
+        _ if controller.process_ended.is_some() => "exited",
         _ => "unknown",
     };
     Evidence {
@@ -71,7 +71,7 @@ pub(crate) fn evidence(
             pid: process.map(|p| p.pid),
             host: process.map(|p| p.host.clone()),
             observed_by: (state != "unknown").then_some("head"),
-            observed_at_ms: (state == "running").then_some(now),
+            observed_at_ms: if state == "running" { Some(now) } else { controller.process_ended },
         },
         contact: ContactEvidence {
             last_contact_ms: live.map_or(controller.last_contact, |l| l.last_contact),

@@ -51,8 +51,7 @@ impl Shared {
         let now = number::millis(self.clock.monotonic());
         let late = now - self.last_look_ms.load(Ordering::Acquire) > number::millis(SWEEP);
         // In this order: what the actor took out of the watch just now it has announced before.
-        late
-            || self.next_due_ms.load(Ordering::Acquire) < now
+        late || self.next_due_ms.load(Ordering::Acquire) < now
             || self.processes.any_ended()
             || self.concluding.load(Ordering::Acquire)
     }

@@ -204,7 +204,7 @@ impl Reader {
                 from metric_points q
                 where q.key_id = t.id
                     and q.rank = t.rank
-                order by q.step desc, q.attempt desc
+                order by q.attempt desc, q.step desc
                 limit 1
             )
             order by t.key",

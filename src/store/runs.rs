@@ -90,6 +90,7 @@ pub(super) fn actor_row(record: &RunRecord) -> Value {
         lease_ttl,
         last_contact,
         process,
+        process_ended,
         clock_skew_ms,
     } = &record.controller;
     json!({
@@ -101,6 +102,7 @@ pub(super) fn actor_row(record: &RunRecord) -> Value {
         "lease_ttl_ms": number::millis(*lease_ttl),
         "last_contact_ms": last_contact,
         "process": process,
+        "process_ended_ms": process_ended,
         "clock_skew_ms": clock_skew_ms,
     })
 }
@@ -158,14 +160,16 @@ pub(super) async fn write_actors(
     }
     sqlx::query(
         "insert into actors (run_id, epoch, actor_id, status, token_hash, lease_ttl_ms, last_contact_ms, process,
-            clock_skew_ms)
+            process_ended_ms, clock_skew_ms)
         select value->>'run_id', value->>'epoch', value->>'actor_id', value->>'status', value->>'token_hash',
-            value->>'lease_ttl_ms', value->>'last_contact_ms', value->>'process', value->>'clock_skew_ms'
+            value->>'lease_ttl_ms', value->>'last_contact_ms', value->>'process',
+            value->>'process_ended_ms', value->>'clock_skew_ms'
         from json_each($1)
         where true
         on conflict (run_id, epoch) do update set
             status = excluded.status,
             last_contact_ms = excluded.last_contact_ms,
+            process_ended_ms = excluded.process_ended_ms,
             clock_skew_ms = excluded.clock_skew_ms",
     )
     .bind(array("actors", rows)?)
@@ -245,6 +249,7 @@ fn controller(rows: &[SqliteRow]) -> Result<Controller, StoreError> {
         lease_ttl: Duration::from_millis(small(T, row, "lease_ttl_ms")?),
         last_contact: Timestamp::from_ms(row.try_get("last_contact_ms")?),
         process: json(T, row, "process")?,
+        process_ended: row.try_get::<Option<i64>, _>("process_ended_ms")?.map(Timestamp::from_ms),
         clock_skew_ms: row.try_get("clock_skew_ms")?,
     })
 }
@@ -256,7 +261,8 @@ async fn record(connection: &mut SqliteConnection, id: &RunId) -> Result<Option<
         return Ok(None);
     };
     let actors = sqlx::query(
-        "select actor_id, epoch, token_hash, status, lease_ttl_ms, last_contact_ms, process, clock_skew_ms
+        "select actor_id, epoch, token_hash, status, lease_ttl_ms, last_contact_ms, process, process_ended_ms,
+            clock_skew_ms
         from actors
         where run_id = $1
         order by epoch",
@@ -346,7 +352,8 @@ impl Reader {
     /// When the store cannot be read.
     pub(crate) async fn controllers(&self, runs: &[RunId]) -> Result<HashMap<RunId, Controller>, StoreError> {
         let rows = sqlx::query(
-            "select run_id, actor_id, epoch, token_hash, status, lease_ttl_ms, last_contact_ms, process, clock_skew_ms
+            "select run_id, actor_id, epoch, token_hash, status, lease_ttl_ms, last_contact_ms, process, process_ended_ms,
+                clock_skew_ms
             from actors
             where run_id in (select value from json_each($1))
             order by run_id, epoch",

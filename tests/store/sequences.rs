@@ -1,0 +1,211 @@
+//! Random sequences of commands, with restarts between any two: every answer is the same before and after, and every run
+//! is consistent.
+
+use std::{sync::Arc, time::Duration};
+
+use proptest::{prelude::*, test_runner::TestCaseError};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use trainhead::{
+    base::{ActorId, AttemptId, ManualClock, RunId, Secret, Timestamp},
+    model::{
+        commands::{Heartbeat, RegisterRun, StopRun},
+        verbs::RunVerb,
+    },
+    state::{AttemptChoice, DataDir, ListQuery, SeriesRequest, StateHandle, StateOptions, StateTask, start},
+};
+
+#[derive(Clone, Debug)]
+enum Op {
+    Register(usize, bool),
+    State(usize, &'static str),
+    Begin(usize, u32),
+    Running(usize, u32),
+    Exit(usize, u32),
+    EndAttempt(usize, &'static str, &'static str),
+    Report(usize, u64, u64),
+    Heartbeat(usize),
+    Stop(usize),
+    End(usize, &'static str),
+    Pass(u64),
+    Restart,
+}
+
+const RUNS: usize = 3;
+
+fn ops() -> impl Strategy<Value = Op> {
+    let run = 0..RUNS;
+    let state =
+        prop::sample::select(vec!["INITIALIZING", "SCHEDULING", "RUNNING", "RESTARTING", "SHUTTING_DOWN"]);
+    let end = prop::sample::select(vec!["FINISHED", "ERRORED", "ABORTED"]);
+    let reason = prop::sample::select(vec!["completed", "worker_failed", "preempted", "start_failed"]);
+    prop_oneof![
+        3 => (run.clone(), any::<bool>()).prop_map(|(r, t)| Op::Register(r, t)),
+        2 => (run.clone(), state).prop_map(|(r, s)| Op::State(r, s)),
+        3 => (run.clone(), 1..3u32).prop_map(|(r, n)| Op::Begin(r, n)),
+        3 => (run.clone(), 1..3u32).prop_map(|(r, n)| Op::Running(r, n)),
+        2 => (run.clone(), 0..3u32).prop_map(|(r, n)| Op::Exit(r, n)),
+        2 => (run.clone(), end.clone(), reason).prop_map(|(r, s, e)| Op::EndAttempt(r, s, e)),
+        3 => (run.clone(), 1..6u64, 0..20u64).prop_map(|(r, q, s)| Op::Report(r, q, s)),
+        2 => run.clone().prop_map(Op::Heartbeat),
+        1 => run.clone().prop_map(Op::Stop),
+        1 => (run.clone(), end).prop_map(|(r, s)| Op::End(r, s)),
+        3 => (1..20u64).prop_map(Op::Pass),
+        1 => Just(Op::Restart),
+    ]
+}
+
+struct World {
+    clock: Arc<ManualClock>,
+    dir: TempDir,
+    state: StateHandle,
+    task: StateTask,
+    tokens: [Option<Secret>; RUNS],
+    attempts: [u32; RUNS],
+}
+
+impl World {
+    async fn new() -> Self {
+        let clock = Arc::new(ManualClock::at(Timestamp::from_ms(1_800_000_000_000)));
+        let dir = TempDir::new().unwrap();
+        let (state, task) = open(&dir, &clock).await;
+        Self { clock, dir, state, task, tokens: Default::default(), attempts: [0; RUNS] }
+    }
+
+    /// Everything that anybody can see.
+    async fn seen(&self) -> Value {
+        let list: Value =
+            serde_json::from_str(&self.state.list(&ListQuery::default(), false).await.unwrap()).unwrap();
+        let mut runs = Vec::new();
+        for run in list["train_runs"].as_array().unwrap() {
+            let id = RunId::parse(run["id"].as_str().unwrap()).unwrap();
+            let mut one: Value = serde_json::from_str(&self.state.run(&id).await.unwrap()).unwrap();
+            // The lease starts anew with the head, and progress is written down when a run ends or the head stops.
+            one["evidence"]["contact"]["lease_expires_ms"] = Value::Null;
+            let events = self.state.events(&id, 0, 1000).await.unwrap();
+            let request = SeriesRequest {
+                keys: vec!["loss".into()],
+                rank: None,
+                attempt: AttemptChoice::All,
+                from_step: 0,
+                to_step: i64::MAX,
+                max_points: 1000,
+            };
+            let series = self.state.series(&id, &request).await.unwrap();
+            for (field, listed) in run.as_object().unwrap() {
+                assert_eq!(listed, &one[field], "the list and the run disagree about {field}");
+            }
+            runs.push(json!({"run": one, "events": events, "series": series}));
+        }
+        json!({"total": list["total_size"], "counts": list["counts"], "runs": runs})
+    }
+
+    async fn say(&self, run: usize, verb: RunVerb) {
+        if let Some(token) = &self.tokens[run] {
+            // Refused or not: both are answers.
+            let _ = self.state.say(&id(run), token, verb).await;
+        }
+    }
+
+    async fn apply(mut self, op: Op) -> Result<Self, TestCaseError> {
+        let attempt = |world: &Self, run: usize| {
+            AttemptId::parse(&format!("{}-a{}", id(run), world.attempts[run].saturating_sub(1))).unwrap()
+        };
+        match op {
+            Op::Register(run, takeover) => {
+                let actor = if takeover { "another" } else { "first" };
+                let mut body = RegisterRun::by(ActorId::parse(actor).unwrap());
+                (body.id, body.takeover) = (Some(id(run)), takeover);
+                if let Ok((registration, _)) = self.state.register(body).await {
+                    self.tokens[run] = Some(registration.token);
+                }
+            }
+            Op::State(run, state) => self.say(run, RunVerb::SetState(from(json!({"state": state})))).await,
+            Op::Begin(run, n) => {
+                self.attempts[run] += 1;
+                let body = json!({"attempt_id": attempt(&self, run), "num_workers": n});
+                self.say(run, RunVerb::BeginAttempt(from(body))).await;
+            }
+            Op::Running(run, n) => {
+                let worker =
+                    |r| json!({"actor_id": format!("w{r}"), "world_rank": r, "node_id": "h", "node_ip": "i"});
+                let workers: Vec<Value> = (0..n).map(worker).collect();
+                let verb = RunVerb::AttemptRunning(attempt(&self, run), from(json!({"workers": workers})));
+                self.say(run, verb).await;
+            }
+            Op::Exit(run, rank) => {
+                let workers = json!({"workers": [{"world_rank": rank, "status": "DEAD"}]});
+                self.say(run, RunVerb::ChangeWorkers(attempt(&self, run), from(workers))).await;
+            }
+            Op::EndAttempt(run, status, reason) => {
+                let body = json!({"status": status, "end_reason": reason});
+                self.say(run, RunVerb::EndAttempt(attempt(&self, run), from(body))).await;
+            }
+            Op::Report(run, seq, step) => {
+                if let Some(token) = &self.tokens[run] {
+                    let batch = json!({"writer": "w", "seq": seq, "reports": [{"step": step, "metrics": {"loss": seq}}]});
+                    let _ = self.state.report(&id(run), token, from(batch)).await;
+                }
+            }
+            Op::Heartbeat(run) => {
+                if let Some(token) = self.tokens[run].clone() {
+                    let beat =
+                        Heartbeat { run_id: id(run), controller_token: token, time_ms: None, progress: None };
+                    self.state.heartbeats(vec![beat]).await.unwrap();
+                }
+            }
+            Op::Stop(run) => drop(self.state.request_stop(&id(run), StopRun::default()).await),
+            Op::End(run, status) => self.say(run, RunVerb::End(from(json!({"run_status": status})))).await,
+            Op::Pass(seconds) => {
+                for _ in 0..seconds {
+                    self.clock.advance(Duration::from_secs(2));
+                    self.state.reconcile().await.unwrap();
+                }
+            }
+            Op::Restart => return self.restart().await,
+        }
+        Ok(self)
+    }
+
+    async fn restart(self) -> Result<Self, TestCaseError> {
+        let before = self.seen().await;
+        let Self { clock, dir, state, task, tokens, attempts } = self;
+        drop(state);
+        prop_assert!(task.shutdown(Duration::from_secs(10)).await);
+        let (state, task) = open(&dir, &clock).await;
+        let world = Self { clock, dir, state, task, tokens, attempts };
+        let after = world.seen().await;
+        prop_assert_eq!(before, after, "what is on disk is not what was in memory");
+        Ok(world)
+    }
+}
+
+fn id(run: usize) -> RunId {
+    RunId::parse(&format!("r{run}")).unwrap()
+}
+
+fn from<T: serde::de::DeserializeOwned>(json: Value) -> T {
+    serde_json::from_value(json).unwrap()
+}
+
+async fn open(dir: &TempDir, clock: &Arc<ManualClock>) -> (StateHandle, StateTask) {
+    let data_dir = DataDir::open(dir.path()).unwrap();
+    let lock = data_dir.try_lock().unwrap().unwrap();
+    start(StateOptions { data_dir, lock, clock: clock.clone() }).await.unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn disk_and_memory_agree_over_any_sequence(sequence in prop::collection::vec(ops(), 1..40)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut world = World::new().await;
+            for op in sequence {
+                world = world.apply(op).await?;
+            }
+            world.restart().await.map(drop)
+        })?;
+    }
+}
