@@ -131,15 +131,17 @@ async fn window(side: &Side<'_>, clients: usize, window: Duration) -> anyhow::Re
     let (all, own, server) =
         (seconds(before.0, after.0), seconds(before.1, after.1), seconds(before.2, after.2));
     let share = |percent: usize| {
-        let at = (latencies.len() * percent / 100).min(latencies.len() - 1);
-        latencies[at].as_secs_f64() * 1e3
+        let at = (latencies.len() * percent / 100).min(latencies.len().saturating_sub(1));
+        // Without any answer the disk stood still for all of the window.
+        latencies.get(at).map_or(f64::INFINITY, |latency| latency.as_secs_f64() * 1e3)
     };
+    let foreign = (all - own - server) / window.as_secs_f64();
     Ok(Sample {
         per_second: count / window.as_secs_f64(),
         p50_ms: share(50),
         p99_ms: share(99),
         cpu_us: server / count * 1e6,
-        foreign: ((all - own - server) / window.as_secs_f64()).max(0.0),
+        foreign: if latencies.is_empty() { f64::INFINITY } else { foreign.max(0.0) },
     })
 }
 

@@ -152,9 +152,6 @@ impl Load {
         };
         timeout(ANSWER, all).await.context("clients hang")??;
         latencies.sort_unstable();
-        if latencies.is_empty() {
-            bail!("no answer in {:?}", self.window);
-        }
         Ok(latencies)
     }
 }

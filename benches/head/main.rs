@@ -129,7 +129,7 @@ async fn registrations(options: &Options) -> anyhow::Result<()> {
             Side::post("file", &peer, "/file", &body, 201),
             Side::post("SQLite", &peer, "/sqlite", &body, 201),
         ];
-        compare(&format!("{clients} clients"), &sides, clients, options).await?;
+        compare(&format!("clients: {clients}"), &sides, clients, options).await?;
         head.stop().await;
         peer.stop().await;
     }

@@ -12,7 +12,7 @@ use crate::{
     head::{AllowedHosts, Assets, HeadOptions, router, serve},
     model::RunStatus,
     state::{
-        self, DataDir, HttpState, ListQuery, StateClient, StateHandle, StateOptions, StateTask,
+        self, DataDir, HttpState, ListQuery, StateHandle, StateOptions, StateTask,
         data_dir::{DataDirLock, HeadInfo},
     },
 };
@@ -21,12 +21,13 @@ use crate::{
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// The head that a command uses.
-pub(super) struct Head {
-    pub(super) url: String,
-    pub(super) client: Arc<dyn StateClient>,
-    pub(super) http: HttpState,
-    /// Our own, if we are it.
-    pub(super) embedded: Option<EmbeddedHead>,
+pub(super) enum Head {
+    /// One that was named by its address.
+    Named(HttpState),
+    /// The one that serves the data directory.
+    Serving(HttpState),
+    /// This process.
+    Embedded(EmbeddedHead),
 }
 
 /// A head in this process.
@@ -36,6 +37,16 @@ pub(super) struct EmbeddedHead {
     task: StateTask,
     server: Tasks,
     data_dir: DataDir,
+    published: Published,
+}
+
+/// Whether others that look for the head of the data directory find it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Published {
+    /// They do.
+    Yes,
+    /// It answers one command and is gone.
+    No,
 }
 
 /// Which port to listen on.
@@ -65,29 +76,26 @@ pub(super) fn data_dir(global: &Global) -> anyhow::Result<DataDir> {
 
 impl Head {
     /// The head of `--head`; else the one that holds the data directory; else our own.
-    pub(super) async fn find_or_embed(global: &Global, port: Port) -> anyhow::Result<Self> {
+    pub(super) async fn find_or_embed(
+        global: &Global,
+        port: Port,
+        published: Published,
+    ) -> anyhow::Result<Self> {
         if let Some(url) = &global.head {
-            let http = HttpState::new(url)?;
-            return Ok(Self {
-                url: http.url().to_owned(),
-                client: Arc::new(http.clone()),
-                http,
-                embedded: None,
-            });
+            return Ok(Self::Named(HttpState::new(url)?));
         }
         let data_dir = data_dir(global)?;
         let deadline = Instant::now() + ANSWER;
         loop {
             if let Some(lock) = data_dir.try_lock()? {
-                let embedded = EmbeddedHead::start(global, data_dir, lock, port).await?;
-                let http = HttpState::new(&embedded.url)?;
-                let client: Arc<dyn StateClient> = Arc::new(embedded.state.clone());
-                return Ok(Self { url: embedded.url.clone(), client, http, embedded: Some(embedded) });
+                return Ok(Self::Embedded(
+                    EmbeddedHead::start(global, data_dir, lock, port, published).await?,
+                ));
             }
             if let Some(info) = data_dir.head_info() {
                 let http = HttpState::new(&info.url)?;
                 if http.check().await.is_ok() {
-                    return Ok(Self { url: info.url, client: Arc::new(http.clone()), http, embedded: None });
+                    return Ok(Self::Serving(http));
                 }
             }
             if Instant::now() > deadline {
@@ -96,8 +104,17 @@ impl Head {
                     data_dir.root().display()
                 );
             }
-            // Whoever holds the directory is starting or stopping: nothing tells when, so look again.
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            // Whoever holds the directory is starting, stopping or answering one command: nothing tells when that is
+            // over, so look again.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Its address.
+    pub(super) fn url(&self) -> &str {
+        match self {
+            Self::Named(http) | Self::Serving(http) => http.url(),
+            Self::Embedded(head) => &head.url,
         }
     }
 }
@@ -109,6 +126,7 @@ impl EmbeddedHead {
         data_dir: DataDir,
         lock: DataDirLock,
         port: Port,
+        published: Published,
     ) -> anyhow::Result<Self> {
         let address: IpAddr = match global.host.as_str() {
             "localhost" => IpAddr::from([127, 0, 0, 1]),
@@ -144,9 +162,11 @@ impl EmbeddedHead {
             started_ms: state.now(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        data_dir.set_head_info(&info).context("head.json cannot be written")?;
+        if published == Published::Yes {
+            data_dir.set_head_info(&info).context("head.json cannot be written")?;
+        }
         info!("TrainHead answers at {url}, its data is in {}", data_dir.root().display());
-        Ok(Self { url, state, task, server, data_dir })
+        Ok(Self { url, state, task, server, data_dir, published })
     }
 
     /// How many runs live.
@@ -158,7 +178,9 @@ impl EmbeddedHead {
 
     /// Stops in order: no new requests, what is in flight, the store.
     pub(super) async fn shutdown(self) {
-        self.data_dir.clear_head_info();
+        if self.published == Published::Yes {
+            self.data_dir.clear_head_info();
+        }
         self.server.shutdown("the server", Duration::from_secs(6)).await;
         self.task.shutdown(Duration::from_secs(4)).await;
     }

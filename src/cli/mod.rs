@@ -2,6 +2,7 @@
 
 mod config;
 mod display;
+mod follow;
 mod head;
 mod options;
 mod output;

@@ -47,7 +47,7 @@ pub(super) enum Command {
     Config,
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(super) struct Global {
     /// Where the store, logs and checkpoints lie [default: the XDG data directory]
     #[arg(long, global = true, env = "TRAINHEAD_DATA_DIR", value_name = "DIR")]

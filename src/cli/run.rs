@@ -15,7 +15,8 @@ use tracing::warn;
 
 use super::{
     display::Display,
-    head::{EmbeddedHead, Head, Port, data_dir},
+    follow::{Follower, Now},
+    head::{EmbeddedHead, Head, Port, Published, data_dir},
     options::{Global, Run},
 };
 use crate::{
@@ -25,7 +26,7 @@ use crate::{
         TrainResult, default_stop_signal, process,
     },
     model::names::check_name,
-    state::{DataDir, processes},
+    state::{DataDir, StateClient, processes},
 };
 
 /// A unix socket's path has at most 107 bytes.
@@ -48,23 +49,28 @@ pub(super) async fn run(global: &Global, args: &Run) -> anyhow::Result<ExitCode>
     // Before anything is started, so that no signal falls through.
     let mut signals = Signals::new()?;
     process::become_subreaper().context("this process cannot adopt what its agent leaves behind")?;
-    let head = Head::find_or_embed(global, Port::Preferably(global.port)).await?;
+    let head = Head::find_or_embed(global, Port::Preferably(global.port), Published::Yes).await?;
     let data_dir = data_dir(global)?;
-    if head.embedded.is_none()
-        && let Err(e) = head.http.check().await
-    {
-        warn!("{e}; training goes on, and the run is recorded when it answers");
-    }
+    let url = head.url().to_owned();
+    let heartbeat = if matches!(head, Head::Embedded(_)) { HEARTBEAT_HERE } else { HEARTBEAT_ELSEWHERE };
+    let (client, follower): (Arc<dyn StateClient>, _) = match head {
+        Head::Named(http) => {
+            if let Err(e) = http.check().await {
+                warn!("{e}; training goes on, and the run is recorded when it answers");
+            }
+            (Arc::new(http), None)
+        }
+        Head::Serving(http) => follow(Follower::new(global, data_dir.clone(), Now::Elsewhere(http))),
+        Head::Embedded(head) => follow(Follower::new(global, data_dir.clone(), Now::Here(head))),
+    };
     let run_id = RunId::generate();
     let socket = socket_path(&data_dir, &run_id)?;
     let group = AgentGroup::new(launch(args, &data_dir, &socket)?);
-    let heartbeat = if head.embedded.is_some() { HEARTBEAT_HERE } else { HEARTBEAT_ELSEWHERE };
     let options = options(args, &data_dir, run_id, socket.clone(), heartbeat)?;
-    let controller =
-        TrainController::new(options, Arc::clone(&head.client), group).context("the session's socket")?;
+    let controller = TrainController::new(options, client, group).context("the session's socket")?;
     let handle = controller.handle();
     let display_tasks = Tasks::new();
-    let display = Display::start(global, args, &controller, &head.url, &data_dir, &display_tasks);
+    let display = Display::start(global, args, &controller, &url, &data_dir, &display_tasks);
     let result = signals.pass_on(controller.run(), &handle).await;
     display_tasks.shutdown("the display", Duration::from_secs(2)).await;
     // Nobody connects any more.
@@ -74,11 +80,19 @@ pub(super) async fn run(global: &Global, args: &Run) -> anyhow::Result<ExitCode>
     if !result.delivered {
         eprintln!("trainhead: the head could not be reached; the end of this run is not recorded");
     }
-    if let Some(embedded) = head.embedded {
+    let embedded = match follower {
+        Some(follower) => follower.leave().await,
+        None => None,
+    };
+    if let Some(embedded) = embedded {
         linger(global, args, &embedded, &mut signals).await;
         embedded.shutdown().await;
     }
     Ok(ExitCode::from(result.exit_code))
+}
+
+fn follow(follower: Follower) -> (Arc<dyn StateClient>, Option<Follower>) {
+    (Arc::new(follower.clone()), Some(follower))
 }
 
 fn launch(args: &Run, data_dir: &DataDir, socket: &Path) -> anyhow::Result<Launch> {

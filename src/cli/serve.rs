@@ -7,7 +7,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
 use super::{
-    head::{EmbeddedHead, Port, data_dir},
+    head::{EmbeddedHead, Port, Published, data_dir},
     options::{Global, Serve},
 };
 
@@ -23,7 +23,8 @@ pub(super) async fn serve(global: &Global, _: &Serve) -> anyhow::Result<ExitCode
             .unwrap_or_default();
         bail!("a head{who} serves {} already", data_dir.root().display());
     };
-    let head = EmbeddedHead::start(global, data_dir, lock, Port::Exactly(global.port)).await?;
+    let head =
+        EmbeddedHead::start(global, data_dir, lock, Port::Exactly(global.port), Published::Yes).await?;
     announce(global, &head.url);
     tokio::select! {
         _ = terminate.recv() => info!("SIGTERM: stopping"),

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 
 use super::{
-    head::{Head, Port},
+    head::{Head, Port, Published},
     options::{Abort, Global, Logs, Runs, Show},
     output::{duration, number, plain, table},
 };
@@ -21,9 +21,9 @@ async fn with_head<T>(
     global: &Global,
     command: impl AsyncFnOnce(&HttpState) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let head = Head::find_or_embed(global, Port::Exactly(0)).await?;
-    let result = command(&head.http).await;
-    if let Some(embedded) = head.embedded {
+    let head = Head::find_or_embed(global, Port::Exactly(0), Published::No).await?;
+    let result = command(&HttpState::new(head.url())?).await;
+    if let Head::Embedded(embedded) = head {
         embedded.shutdown().await;
     }
     result

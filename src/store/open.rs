@@ -80,7 +80,8 @@ pub(crate) async fn open(path: &Path) -> Result<(Writer, Reader), StoreError> {
         .pragma("wal_autocheckpoint", WAL_PAGES)
         .pragma("journal_size_limit", "67108864");
     let mut connection = writing.connect().await?;
-    Migrator::with_migrations(migrations()).run(&mut connection).await?;
+    // `run` would do the same for anything that lends a connection, which makes its future unusable in a task.
+    Migrator::with_migrations(migrations()).run_direct(None, &mut connection, false).await?;
     let pool = SqlitePoolOptions::new()
         .max_connections(READERS)
         .acquire_timeout(Duration::from_secs(10))

@@ -159,7 +159,7 @@ fn restarting_the_head_in_mid_run_does_not_disturb_the_run_and_loses_no_point() 
     wait_for("some steps", || step().filter(|s| *s > 50));
     let port = head.port();
     head.kill();
-    let at_kill = step().unwrap();
+    let at_kill = wait_for("the step at the kill", step);
     wait_for("steps without a head", || step().filter(|s| *s > at_kill + 50));
     let head = serve_again(&place, &port);
     assert_eq!(run.wait().unwrap().code(), Some(0));
@@ -170,6 +170,30 @@ fn restarting_the_head_in_mid_run_does_not_disturb_the_run_and_loses_no_point() 
     let series = head.get(&format!("/api/train/runs/{id}/metrics/series?key=x&max_points=10000"));
     let steps: Vec<Value> = series["series"][0]["step"].as_array().unwrap().clone();
     assert_eq!(steps, (0..400).map(Value::from).collect::<Vec<_>>(), "each point, once");
+}
+
+#[test]
+fn a_run_whose_head_dies_becomes_the_head_of_the_data_directory_itself() {
+    let place = Place::new();
+    let mut head = place.serve(&[]);
+    let go = place.path("go");
+    let script = place.file("t.sh", &format!("while [ ! -e {} ]; do sleep 0.02; done\n", go.display()));
+    let mut run =
+        place.command(&["run", "--port", "0", "--name", "heir", "--", "sh", &script]).spawn().unwrap();
+    wait_for("the run", || head.runs().into_iter().find(|r| r["phase"] == "RUNNING"));
+    let dead = head.url.clone();
+    head.kill();
+    let heir = wait_for("another head", || {
+        let info: Value =
+            serde_json::from_slice(&std::fs::read(place.data().join("head.json")).ok()?).ok()?;
+        let url = info["url"].as_str()?.to_owned();
+        (url != dead).then_some(url)
+    });
+    let list = http(&heir, "GET", "/api/train/runs", None).unwrap();
+    assert_eq!(list["train_runs"][0]["run_status"], "STARTED");
+    std::fs::write(&go, "").unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(0));
+    assert_eq!(place.show("heir")["run_status"], "FINISHED");
 }
 
 fn serve_again(place: &Place, port: &str) -> Running {

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Runs every test (Rust, Python, browser) and installs what they need: Python packages into target/venv, node packages
+# into tests/browser/node_modules, and, if there is none, Debian's Chromium.
+#
+#   tests/run.sh               everything
+#   tests/run.sh rust          one part: rust, python or browser
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+root=$PWD
+parts=("${@:-rust}")
+[ $# -eq 0 ] && parts=(rust python browser)
+logs=$root/target/test-logs
+mkdir -p "$logs"
+# What the person who runs the tests has configured for their own runs is not for the tests.
+unset "${!TRAINHEAD_@}" 2>/dev/null || true
+export TRAINHEAD_BIN=$root/target/debug/trainhead
+export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
+
+say() { printf '\n== %s\n' "$*"; }
+
+rust() {
+    say "Rust: format and lints"
+    cargo fmt --check
+    cargo clippy --all-targets --quiet -- -D warnings
+    say "Rust: tests"
+    if cargo nextest --version >/dev/null 2>&1; then
+        cargo nextest run --cargo-quiet 2>&1 | tee "$logs/rust"
+    else
+        cargo test --quiet 2>&1 | tee "$logs/rust"
+    fi
+    say "Rust: the example of an embedded controller"
+    local dir
+    dir=$(mktemp -d)
+    cargo run --quiet --example linear -- "$dir" | grep -q '"run_status": "FINISHED"'
+    rm -rf "$dir"
+}
+
+python() {
+    say "Python: packages"
+    cargo build --quiet
+    local venv=$root/target/venv
+    [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check pytest mypy ruff numpy
+    say "Python: lints and types"
+    cd "$root/python"
+    "$venv/bin/ruff" check --config pyproject.toml . ../examples
+    "$venv/bin/ruff" format --check --config pyproject.toml . ../examples
+    "$venv/bin/mypy"
+    say "Python: tests"
+    "$venv/bin/python" -m pytest -q 2>&1 | tee "$logs/python"
+    cd "$root"
+}
+
+browser() {
+    say "Browser: packages"
+    cargo build --quiet
+    if ! command -v chromium >/dev/null && [ -z "${CHROMIUM:-}" ]; then
+        command -v apt-get >/dev/null || { echo "install Chromium, or say CHROMIUM=/path/to/it" >&2; return 1; }
+        local as_root=()
+        [ "$(id -u)" = 0 ] || as_root=(sudo)
+        "${as_root[@]}" apt-get update -qq
+        "${as_root[@]}" apt-get install -y -qq --no-install-recommends chromium
+    fi
+    cd "$root/tests/browser"
+    npm ci --silent --no-audit --no-fund
+    say "Browser: types, format and tests"
+    npm test 2>&1 | tee "$logs/browser"
+    cd "$root"
+}
+
+for part in "${parts[@]}"; do
+    case $part in
+    rust | python | browser) "$part" ;;
+    *) echo "tests/run.sh: no part '$part'; there are rust, python and browser" >&2; exit 2 ;;
+    esac
+done
+
+# The counts of each runner, in one place.
+say "All passed"
+total=0
+for part in "${parts[@]}"; do
+    case $part in
+    rust) n=$(grep -ohE '[0-9]+ passed' "$logs/rust" | awk '{n += $1} END {print n + 0}') ;;
+    python) n=$(grep -ohE '[0-9]+ passed' "$logs/python" | awk '{n += $1} END {print n + 0}') ;;
+    browser) n=$(grep -ohE '^(#|ℹ) pass [0-9]+' "$logs/browser" | awk '{n += $3} END {print n + 0}') ;;
+    esac
+    printf '%-8s %5d passed\n' "$part" "$n"
+    total=$((total + n))
+done
+echo "$total passed, 0 failed"
