@@ -61,7 +61,9 @@ impl Display {
         });
         let printer = Printer { bar, quiet: global.quiet, logs_to_stderr: global.json };
         let run = controller.run_id();
-        printer.say(&format!("TrainHead is at {url}"));
+        if !global.quiet {
+            eprintln!("TrainHead is at {url}");
+        }
         printer.say(&format!("run {} · {url}/runs/{run}", controller.run_name()));
         let begun = Instant::now();
         let view = controller.handle().view();

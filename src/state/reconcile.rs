@@ -5,11 +5,11 @@ use std::time::Duration;
 use super::{
     group::{Around, Group},
     processes::Sight,
-    working_set::WorkingSet,
+    working_set::{WorkingSet, stop_limit},
 };
 use crate::{
     base::{RunId, Timestamp},
-    model::{RunRecord, end_transitions::Conclusion},
+    model::{ControllerState, RunRecord, end_transitions::Conclusion},
     store::Contact,
 };
 
@@ -37,7 +37,13 @@ impl WorkingSet {
             self.conclude(&id, conclusion, group, around);
         }
         for id in self.stops.take_expired(around.monotonic) {
-            let Some(stop) = self.records.get(&id).and_then(|r| r.run.stop.clone()) else { continue };
+            let Some(record) = self.records.get(&id) else { continue };
+            let Some(stop) = record.run.stop.clone() else { continue };
+            if record.run.controller_state == Some(ControllerState::ShuttingDown) {
+                // It was heard: how long its workers may take is between them, and its lease vouches for it.
+                self.stops.renew(&id, stop_limit(&stop, record.controller.lease_ttl), around.monotonic);
+                continue;
+            }
             self.conclude(&id, Conclusion::stop_unconfirmed(&stop, now), group, around);
         }
     }

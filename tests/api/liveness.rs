@@ -167,3 +167,18 @@ async fn a_stop_that_nobody_confirms_ends_the_run_for_good() {
     assert_eq!(head.show("r").await["run_status"], "ABORTED", "what a user ended never comes back");
     head.assert_consistent("r").await;
 }
+
+#[tokio::test]
+async fn a_controller_that_is_shutting_down_has_confirmed_the_stop_and_may_take_its_time() {
+    let head = Head::new().await;
+    let run = head.running("r", 1).await;
+    head.post("/api/train/runs/r/stop", None, json!({"grace_period_ms": 1000})).await;
+    head.say(&run, "state", json!({"state": "SHUTTING_DOWN"})).await;
+    for _ in 0..60 {
+        head.heartbeat(&run).await;
+        head.pass(2 * S).await;
+    }
+    assert_eq!(head.show("r").await["run_status"], "STARTED");
+    head.say(&run, "end", json!({"run_status": "ABORTED", "status_detail": "stopped by user (API)"})).await;
+    assert_eq!(head.show("r").await["attempts"][0]["end_reason"], "stopped");
+}

@@ -12,7 +12,7 @@ use std::{
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Place, Running, alive, exists, http, http_with, pids, send, wait_for};
+use crate::harness::{Guard, Place, Running, alive, exists, http, http_with, pids, send, wait_for};
 
 #[test]
 fn a_killed_controller_is_aborted_in_the_next_answer_and_its_workers_are_gone() {
@@ -20,8 +20,11 @@ fn a_killed_controller_is_aborted_in_the_next_answer_and_its_workers_are_gone() 
     let head = place.serve(&[]);
     let there = place.path("there");
     let script = place.file("t.sh", &format!("touch {}.$RANK\nexec sleep 1000\n", there.display()));
-    let mut run =
-        place.command(&["run", "--workers", "2", "--name", "k", "--", "sh", &script]).spawn().unwrap();
+    let mut run = place
+        .command(&["run", "--workers", "2", "--name", "k", "--", "sh", &script])
+        .spawn()
+        .map(Guard)
+        .unwrap();
     wait_for("both workers", || exists(&place.path("there.0")).and(exists(&place.path("there.1"))));
     let before = wait_for("the run", || head.runs().into_iter().find(|r| r["phase"] == "RUNNING"));
     run.kill().unwrap();
@@ -154,6 +157,7 @@ fn restarting_the_head_in_mid_run_does_not_disturb_the_run_and_loses_no_point() 
         ])
         .stdout(Stdio::null())
         .spawn()
+        .map(Guard)
         .unwrap();
     let step = || std::fs::read_to_string(&pace).ok().and_then(|s| s.parse::<u32>().ok());
     wait_for("some steps", || step().filter(|s| *s > 50));
@@ -178,8 +182,11 @@ fn a_run_whose_head_dies_becomes_the_head_of_the_data_directory_itself() {
     let mut head = place.serve(&[]);
     let go = place.path("go");
     let script = place.file("t.sh", &format!("while [ ! -e {} ]; do sleep 0.02; done\n", go.display()));
-    let mut run =
-        place.command(&["run", "--port", "0", "--name", "heir", "--", "sh", &script]).spawn().unwrap();
+    let mut run = place
+        .command(&["run", "--port", "0", "--name", "heir", "--", "sh", &script])
+        .spawn()
+        .map(Guard)
+        .unwrap();
     wait_for("the run", || head.runs().into_iter().find(|r| r["phase"] == "RUNNING"));
     let dead = head.url.clone();
     head.kill();
@@ -231,6 +238,7 @@ fn a_controller_killed_while_it_starts_leaves_nothing() {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
+            .map(Guard)
             .unwrap();
         // A different moment of the start each time.
         let until = Instant::now() + Duration::from_millis(i * 4);

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use serde_json::Value;
 
-use crate::harness::{Place, wait_for};
+use crate::harness::{Guard, Place, wait_for};
 
 const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -125,8 +125,11 @@ fn a_run_uses_the_head_of_its_data_directory_and_the_dashboard_shows_it_live() {
     let head = place.serve(&[]);
     let go = place.path("go");
     let script = place.file("t.sh", &format!("while [ ! -e {} ]; do sleep 0.02; done\n", go.display()));
-    let mut run =
-        place.command(&["run", "--workers", "2", "--name", "shared", "--", "sh", &script]).spawn().unwrap();
+    let mut run = place
+        .command(&["run", "--workers", "2", "--name", "shared", "--", "sh", &script])
+        .spawn()
+        .map(Guard)
+        .unwrap();
     let live =
         wait_for("the run to show as running", || head.runs().into_iter().find(|r| r["phase"] == "RUNNING"));
     assert_eq!(live["workers"].as_array().unwrap().len(), 2);
@@ -144,10 +147,14 @@ fn an_embedded_head_stays_while_another_controller_uses_it() {
     let wait = place.file("w.sh", &format!("while [ ! -e {} ]; do sleep 0.02; done\n", go.display()));
     let first_go = place.path("first");
     let first = place.file("f.sh", &format!("while [ ! -e {} ]; do sleep 0.02; done\n", first_go.display()));
-    let mut embedding =
-        place.command(&["run", "--port", "0", "--name", "first", "--", "sh", &first]).spawn().unwrap();
+    let mut embedding = place
+        .command(&["run", "--port", "0", "--name", "first", "--", "sh", &first])
+        .spawn()
+        .map(Guard)
+        .unwrap();
     wait_for("the first run", || (place.data().join("head.json").exists()).then_some(()));
-    let mut second = place.command(&["run", "--name", "second", "--", "sh", &wait]).spawn().unwrap();
+    let mut second =
+        place.command(&["run", "--name", "second", "--", "sh", &wait]).spawn().map(Guard).unwrap();
     wait_for("both runs", || {
         let out = place.output(&["runs", "--json", "--status", "STARTED"]);
         let list: Value = serde_json::from_slice(&out.stdout).ok()?;

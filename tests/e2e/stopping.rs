@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::harness::{Place, alive, exists, pids, processes_with, send, wait_for};
+use crate::harness::{Guard, Place, alive, exists, pids, processes_with, send, wait_for};
 
 /// A worker that says it is there and then sleeps.
 fn sleeper(place: &Place, there: &str) -> String {
@@ -20,6 +20,7 @@ fn ctrl_c_stops_gracefully_and_is_the_user_s() {
     let mut run = place
         .command(&["run", "--port", "0", "--workers", "2", "--name", "c", "--", "sh", &script])
         .spawn()
+        .map(Guard)
         .unwrap();
     wait_for("both workers", || exists(&place.path("there.0")).and(exists(&place.path("there.1"))));
     send(run.id(), Signal::INT);
@@ -58,6 +59,7 @@ fn what_ignores_the_stop_signal_is_killed_after_the_grace_and_at_once_by_a_secon
                 &marker,
             ])
             .spawn()
+            .map(Guard)
             .unwrap();
         wait_for("the worker", || exists(&there));
         wait_for("its daemon", || (processes_with(&marker).len() >= 3).then_some(()));
@@ -82,8 +84,11 @@ fn a_stop_by_the_api_reaches_the_workers() {
     let place = Place::new();
     let head = place.serve(&[]);
     let script = sleeper(&place, "there");
-    let mut run =
-        place.command(&["run", "--name", "api", "--workers", "2", "--", "sh", &script]).spawn().unwrap();
+    let mut run = place
+        .command(&["run", "--name", "api", "--workers", "2", "--", "sh", &script])
+        .spawn()
+        .map(Guard)
+        .unwrap();
     wait_for("both workers", || exists(&place.path("there.0")).and(exists(&place.path("there.1"))));
     let shown = wait_for("the run", || head.runs().into_iter().find(|r| r["phase"] == "RUNNING"));
     let out = place.output(&["abort", "api", "--reason", "enough", "--wait"]);
@@ -112,6 +117,7 @@ fn a_killed_agent_is_a_failure_and_leaves_nothing() {
     let mut run = place
         .command(&["run", "--port", "0", "--name", "agent", "--", "sh", &script, &marker])
         .spawn()
+        .map(Guard)
         .unwrap();
     wait_for("the worker", || exists(&there));
     let agent = wait_for("the agent", || child_of(run.id()));
@@ -159,6 +165,7 @@ fn a_worker_may_leave_by_itself_when_told_to_stop() {
             &script,
         ])
         .spawn()
+        .map(Guard)
         .unwrap();
     wait_for("progress", || {
         let out = place.output(&["show", "stop", "--json"]);
