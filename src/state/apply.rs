@@ -189,7 +189,7 @@ impl WorkingSet {
             self.heard_of(id, None, "the controller reported again", group, around);
             return Ok(taken);
         }
-        group.batch.metric_writer(WriterRow { run_id: id.clone(), writer, stored: stored.clone() });
+        group.batch.metric_writer(&WriterRow { run_id: id, writer: &writer, stored });
         for key in new_keys {
             group.batch.metric_key(self.next_metric_key_id, id, &key);
             state.keys.insert(key, self.next_metric_key_id);
@@ -204,7 +204,7 @@ impl WorkingSet {
         });
         for point in &points {
             if let Some(&key) = state.keys.get(&point.key) {
-                group.batch.metric_point(PointRow::new(key, rank, attempt, point));
+                group.batch.metric_point(&PointRow::new(key, rank, attempt, point));
             }
         }
         *group.reported.entry(id.clone()).or_default() += points.len();

@@ -83,7 +83,7 @@ impl Group {
                 set.next_event_id += 1;
             }
             self.batch.record(record, &doc, trail);
-            self.batch.events(trail.events.iter().cloned());
+            trail.events.iter().for_each(|event| self.batch.event(event));
             let run = &record.run;
             listed.push(ListedRun {
                 texts: ListedRun::texts(id, &run.name, run.job_id.as_deref(), &run.tags),

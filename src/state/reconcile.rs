@@ -78,7 +78,7 @@ impl WorkingSet {
         let (ttl, controller) =
             (record_lease(self.records.get(id)), self.records.get(id).map(|r| &r.controller));
         let (Some(ttl), Some(controller)) = (ttl, controller) else { return };
-        group.batch.contact(Contact {
+        group.batch.contact(&Contact {
             run_id: id.clone(),
             epoch: controller.epoch,
             at: around.now,

@@ -2,19 +2,50 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 use sqlx::{Row, SqliteConnection, sqlite::SqliteRow};
 
 use super::{
     StoreError,
-    json_row::{array, json, optional_word, small, word},
+    json_row::{json, optional_word, small, word},
 };
 use crate::{
-    base::{RunId, Timestamp},
-    model::{Attempt, RunRecord, Trail, Worker},
+    base::{ActorId, AttemptId, RunId, Timestamp},
+    model::{Attempt, AttemptStatus, EndReason, Exit, RunRecord, Trail, Worker, WorkerStatus},
 };
 
-pub(super) fn rows<'a>(record: &'a RunRecord, trail: &'a Trail) -> impl Iterator<Item = Value> + 'a {
+#[derive(Serialize)]
+pub(super) struct AttemptRow<'a> {
+    run_id: &'a RunId,
+    ordinal: u32,
+    attempt_id: &'a AttemptId,
+    status: AttemptStatus,
+    end_reason: Option<EndReason>,
+    status_detail: &'a Option<String>,
+    start_time_ms: Timestamp,
+    end_time_ms: Option<Timestamp>,
+    num_workers: u32,
+}
+
+#[derive(Serialize)]
+pub(super) struct WorkerRow<'a> {
+    run_id: &'a RunId,
+    ordinal: u32,
+    world_rank: u32,
+    actor_id: &'a ActorId,
+    local_rank: u32,
+    node_rank: u32,
+    node_id: &'a str,
+    node_ip: &'a str,
+    pid: Option<u32>,
+    gpu_ids: &'a [String],
+    status: WorkerStatus,
+    exit: &'a Option<Exit>,
+    resources: &'a Map<String, Value>,
+}
+
+pub(super) fn rows<'a>(record: &'a RunRecord, trail: &'a Trail) -> impl Iterator<Item = AttemptRow<'a>> {
     record.attempts.iter().filter(|a| trail.attempts.contains(&a.ordinal)).map(|attempt| {
         let Attempt {
             id,
@@ -27,21 +58,24 @@ pub(super) fn rows<'a>(record: &'a RunRecord, trail: &'a Trail) -> impl Iterator
             num_workers,
             workers: _,
         } = attempt;
-        json!({
-            "run_id": record.run.id,
-            "ordinal": ordinal,
-            "attempt_id": id,
-            "status": status,
-            "end_reason": end_reason,
-            "status_detail": status_detail,
-            "start_time_ms": start_time,
-            "end_time_ms": end_time,
-            "num_workers": num_workers,
-        })
+        AttemptRow {
+            run_id: &record.run.id,
+            ordinal: *ordinal,
+            attempt_id: id,
+            status: *status,
+            end_reason: *end_reason,
+            status_detail,
+            start_time_ms: *start_time,
+            end_time_ms: *end_time,
+            num_workers: *num_workers,
+        }
     })
 }
 
-pub(super) fn worker_rows<'a>(record: &'a RunRecord, trail: &'a Trail) -> impl Iterator<Item = Value> + 'a {
+pub(super) fn worker_rows<'a>(
+    record: &'a RunRecord,
+    trail: &'a Trail,
+) -> impl Iterator<Item = WorkerRow<'a>> {
     let worker = |&(ordinal, rank): &(u32, u32)| {
         let attempt = record.attempts.get(usize::try_from(ordinal).ok()?)?;
         let Worker {
@@ -57,72 +91,50 @@ pub(super) fn worker_rows<'a>(record: &'a RunRecord, trail: &'a Trail) -> impl I
             exit,
             resources,
         } = attempt.workers.get(&rank)?;
-        Some(json!({
-            "run_id": record.run.id,
-            "ordinal": ordinal,
-            "world_rank": world_rank,
-            "actor_id": actor_id,
-            "local_rank": local_rank,
-            "node_rank": node_rank,
-            "node_id": node_id,
-            "node_ip": node_ip,
-            "pid": pid,
-            "gpu_ids": gpu_ids,
-            "status": status,
-            "exit": exit,
-            "resources": resources,
-        }))
+        Some(WorkerRow {
+            run_id: &record.run.id,
+            ordinal,
+            world_rank: *world_rank,
+            actor_id,
+            local_rank: *local_rank,
+            node_rank: *node_rank,
+            node_id,
+            node_ip,
+            pid: *pid,
+            gpu_ids,
+            status: *status,
+            exit,
+            resources,
+        })
     };
     trail.workers.iter().filter_map(worker)
 }
 
-pub(super) async fn write(connection: &mut SqliteConnection, rows: &[Value]) -> Result<(), StoreError> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    sqlx::query(
-        "insert into attempts (run_id, ordinal, attempt_id, status, end_reason, status_detail, start_time_ms,
+pub(super) const WRITE: &str = "with rows (v) as materialized (select value from json_each($1))
+        insert into attempts (run_id, ordinal, attempt_id, status, end_reason, status_detail, start_time_ms,
             end_time_ms, num_workers)
-        select value->>'run_id', value->>'ordinal', value->>'attempt_id', value->>'status', value->>'end_reason',
-            value->>'status_detail', value->>'start_time_ms', value->>'end_time_ms', value->>'num_workers'
-        from json_each($1)
+        select v->>'run_id', v->>'ordinal', v->>'attempt_id', v->>'status', v->>'end_reason',
+            v->>'status_detail', v->>'start_time_ms', v->>'end_time_ms', v->>'num_workers'
+        from rows
         where true
         on conflict (run_id, ordinal) do update set
             status = excluded.status,
             end_reason = excluded.end_reason,
             status_detail = excluded.status_detail,
-            end_time_ms = excluded.end_time_ms",
-    )
-    .bind(array("attempts", rows)?)
-    .execute(connection)
-    .await?;
-    Ok(())
-}
+            end_time_ms = excluded.end_time_ms";
 
-pub(super) async fn write_workers(
-    connection: &mut SqliteConnection,
-    rows: &[Value],
-) -> Result<(), StoreError> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    sqlx::query(
-        "insert into workers (run_id, ordinal, world_rank, actor_id, local_rank, node_rank, node_id, node_ip, pid,
+pub(super) const WRITE_WORKERS: &str =
+    "with rows (v) as materialized (select value from json_each($1))
+        insert into workers (run_id, ordinal, world_rank, actor_id, local_rank, node_rank, node_id, node_ip, pid,
             gpu_ids, status, exit, resources)
-        select value->>'run_id', value->>'ordinal', value->>'world_rank', value->>'actor_id', value->>'local_rank',
-            value->>'node_rank', value->>'node_id', value->>'node_ip', value->>'pid', value->>'gpu_ids',
-            value->>'status', value->>'exit', value->>'resources'
-        from json_each($1)
+        select v->>'run_id', v->>'ordinal', v->>'world_rank', v->>'actor_id', v->>'local_rank',
+            v->>'node_rank', v->>'node_id', v->>'node_ip', v->>'pid', v->>'gpu_ids',
+            v->>'status', v->>'exit', v->>'resources'
+        from rows
         where true
         on conflict (run_id, ordinal, world_rank) do update set
             status = excluded.status,
-            exit = excluded.exit",
-    )
-    .bind(array("workers", rows)?)
-    .execute(connection)
-    .await?;
-    Ok(())
-}
+            exit = excluded.exit";
 
 /// All attempts of a run with their workers, oldest first.
 pub(super) async fn of_run(

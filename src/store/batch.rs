@@ -1,14 +1,14 @@
 //! What one group commit writes: rows collected by the StateActor, written in one transaction.
 
-use std::sync::Arc;
-
 use serde::Serialize;
 use sqlx::Connection;
 
 use super::{
     StoreError, Writer, attempts, events,
+    json_row::Rows,
     metrics::{self, KeyRow, PointRow, WriterRow},
-    progress, runs,
+    progress::{self, ProgressRow},
+    runs,
 };
 use crate::{
     base::{RunId, Timestamp},
@@ -16,18 +16,35 @@ use crate::{
 };
 
 /// Rows to be written together. Later rows of the same key replace earlier ones.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Batch {
-    runs: Vec<serde_json::Value>,
-    actors: Vec<serde_json::Value>,
-    attempts: Vec<serde_json::Value>,
-    workers: Vec<serde_json::Value>,
-    events: Vec<Event>,
-    contacts: Vec<Contact>,
-    progress: Vec<serde_json::Value>,
-    metric_keys: Vec<KeyRow>,
-    metric_points: Vec<PointRow>,
-    metric_writers: Vec<WriterRow>,
+    runs: Rows,
+    actors: Rows,
+    attempts: Rows,
+    workers: Rows,
+    events: Rows,
+    contacts: Rows,
+    progress: Rows,
+    metric_keys: Rows,
+    metric_points: Rows,
+    metric_writers: Rows,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self {
+            runs: Rows::of("runs"),
+            actors: Rows::of("actors"),
+            attempts: Rows::of("attempts"),
+            workers: Rows::of("workers"),
+            events: Rows::of("events"),
+            contacts: Rows::of("actors"),
+            progress: Rows::of("progress"),
+            metric_keys: Rows::of("metric_keys"),
+            metric_points: Rows::of("metric_points"),
+            metric_writers: Rows::of("metric_writers"),
+        }
+    }
 }
 
 /// A contact that changed nothing but its own time.
@@ -43,34 +60,34 @@ impl Batch {
     /// The run with its controller, and of its attempts and workers those that the trail names. `doc` is the run as a
     /// list shows it.
     pub(crate) fn record(&mut self, record: &RunRecord, doc: &str, trail: &Trail) {
-        self.runs.push(runs::row(record, doc));
-        self.actors.push(runs::actor_row(record));
-        self.attempts.extend(attempts::rows(record, trail));
-        self.workers.extend(attempts::worker_rows(record, trail));
+        self.runs.push(&runs::row(record, doc));
+        self.actors.push(&runs::actor_row(record));
+        attempts::rows(record, trail).for_each(|row| self.attempts.push(&row));
+        attempts::worker_rows(record, trail).for_each(|row| self.workers.push(&row));
     }
 
-    /// Events, whose ids are set.
-    pub(crate) fn events(&mut self, events: impl IntoIterator<Item = Event>) {
-        self.events.extend(events);
+    /// An event, whose id is set.
+    pub(crate) fn event(&mut self, event: &Event) {
+        self.events.push(event);
     }
 
-    pub(crate) fn contact(&mut self, contact: Contact) {
+    pub(crate) fn contact(&mut self, contact: &Contact) {
         self.contacts.push(contact);
     }
 
-    pub(crate) fn progress(&mut self, run: &RunId, progress: &Progress) {
-        self.progress.push(serde_json::json!({"run_id": run, "progress": progress}));
+    pub(crate) fn progress(&mut self, run_id: &RunId, progress: &Progress) {
+        self.progress.push(&ProgressRow { run_id, progress });
     }
 
-    pub(crate) fn metric_key(&mut self, id: i64, run: &RunId, key: &Arc<str>) {
-        self.metric_keys.push(KeyRow { id, run_id: run.clone(), key: Arc::clone(key) });
+    pub(crate) fn metric_key(&mut self, id: i64, run_id: &RunId, key: &str) {
+        self.metric_keys.push(&KeyRow { id, run_id, key });
     }
 
-    pub(crate) fn metric_point(&mut self, point: PointRow) {
+    pub(crate) fn metric_point(&mut self, point: &PointRow) {
         self.metric_points.push(point);
     }
 
-    pub(crate) fn metric_writer(&mut self, row: WriterRow) {
+    pub(crate) fn metric_writer(&mut self, row: &WriterRow<'_>) {
         self.metric_writers.push(row);
     }
 
@@ -120,16 +137,16 @@ impl Writer {
             metric_writers,
         } = batch;
         let mut tx = self.connection.begin_with("begin immediate").await?;
-        runs::write(&mut tx, &runs).await?;
-        runs::write_actors(&mut tx, &actors).await?;
-        attempts::write(&mut tx, &attempts).await?;
-        attempts::write_workers(&mut tx, &workers).await?;
-        events::write(&mut tx, &events).await?;
-        runs::write_contacts(&mut tx, &contacts).await?;
-        progress::write(&mut tx, &progress).await?;
-        metrics::write_keys(&mut tx, &metric_keys).await?;
-        metrics::write_points(&mut tx, &metric_points).await?;
-        metrics::write_writers(&mut tx, &metric_writers).await?;
+        runs.write(&mut tx, runs::WRITE).await?;
+        actors.write(&mut tx, runs::WRITE_ACTORS).await?;
+        attempts.write(&mut tx, attempts::WRITE).await?;
+        workers.write(&mut tx, attempts::WRITE_WORKERS).await?;
+        events.write(&mut tx, events::WRITE).await?;
+        contacts.write(&mut tx, runs::WRITE_CONTACTS).await?;
+        progress.write(&mut tx, progress::WRITE).await?;
+        metric_keys.write(&mut tx, metrics::WRITE_KEYS).await?;
+        metric_points.write(&mut tx, metrics::WRITE_POINTS).await?;
+        metric_writers.write(&mut tx, metrics::WRITE_WRITERS).await?;
         tx.commit().await?;
         Ok(())
     }

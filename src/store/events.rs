@@ -1,32 +1,22 @@
 //! Table `events`: the trail.
 
-use sqlx::{Row, SqliteConnection, sqlite::SqliteRow};
+use sqlx::{Row, sqlite::SqliteRow};
 
 use super::{
     Reader, StoreError, Writer,
-    json_row::{array, json, word},
+    json_row::{json, word},
 };
 use crate::{
     base::{RunId, Timestamp},
     model::Event,
 };
 
-pub(super) async fn write(connection: &mut SqliteConnection, rows: &[Event]) -> Result<(), StoreError> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    sqlx::query(
-        "insert into events (id, run_id, time_ms, kind, from_state, to_state, by_actor, reason, attempt, rank,
+pub(super) const WRITE: &str = "with rows (v) as materialized (select value from json_each($1))
+        insert into events (id, run_id, time_ms, kind, from_state, to_state, by_actor, reason, attempt, rank,
             evidence)
-        select value->>'id', value->>'run_id', value->>'time_ms', value->>'kind', value->>'from', value->>'to',
-            value->>'by', value->>'reason', value->>'attempt', value->>'rank', value->>'evidence'
-        from json_each($1)",
-    )
-    .bind(array("events", rows)?)
-    .execute(connection)
-    .await?;
-    Ok(())
-}
+        select v->>'id', v->>'run_id', v->>'time_ms', v->>'kind', v->>'from', v->>'to',
+            v->>'by', v->>'reason', v->>'attempt', v->>'rank', v->>'evidence'
+        from rows";
 
 impl Writer {
     /// The id of the newest event; 0 if there is none.

@@ -4,11 +4,11 @@
 use std::{collections::HashMap, sync::Arc};
 
 use serde::Serialize;
-use sqlx::{Row, SqliteConnection};
+use sqlx::Row;
 
 use super::{
     Reader, StoreError, Writer,
-    json_row::{array, json, small, word},
+    json_row::{json, small, word},
 };
 use crate::{
     base::{ActorId, RunId, Timestamp},
@@ -21,10 +21,10 @@ use crate::{
 
 /// A key that a run has not had before. Ids are given by the StateActor.
 #[derive(Debug, Serialize)]
-pub(crate) struct KeyRow {
+pub(super) struct KeyRow<'a> {
     pub(super) id: i64,
-    pub(super) run_id: RunId,
-    pub(super) key: Arc<str>,
+    pub(super) run_id: &'a RunId,
+    pub(super) key: &'a str,
 }
 
 /// A point: key id, rank, step, attempt, time, value for SQL, exact bits.
@@ -41,10 +41,10 @@ enum SqlReal {
 
 /// Which batches of a writer are in.
 #[derive(Debug, Serialize)]
-pub(crate) struct WriterRow {
-    pub(crate) run_id: RunId,
-    pub(crate) writer: ActorId,
-    pub(crate) stored: SeqSet,
+pub(crate) struct WriterRow<'a> {
+    pub(crate) run_id: &'a RunId,
+    pub(crate) writer: &'a ActorId,
+    pub(crate) stored: &'a SeqSet,
 }
 
 impl PointRow {
@@ -64,64 +64,28 @@ fn value_of(bits: i64) -> MetricValue {
     MetricValue(f64::from_bits(u64::from_ne_bytes(bits.to_ne_bytes())))
 }
 
-pub(super) async fn write_keys(connection: &mut SqliteConnection, rows: &[KeyRow]) -> Result<(), StoreError> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    sqlx::query(
-        "insert into metric_keys (id, run_id, key)
-        select value->>'id', value->>'run_id', value->>'key'
-        from json_each($1)",
-    )
-    .bind(array("metric_keys", rows)?)
-    .execute(connection)
-    .await?;
-    Ok(())
-}
+pub(super) const WRITE_KEYS: &str = "with rows (v) as materialized (select value from json_each($1))
+        insert into metric_keys (id, run_id, key)
+        select v->>'id', v->>'run_id', v->>'key'
+        from rows";
 
 /// Within one attempt the same (key, rank, step) again: the last received wins, without a look at the history.
-pub(super) async fn write_points(
-    connection: &mut SqliteConnection,
-    rows: &[PointRow],
-) -> Result<(), StoreError> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    sqlx::query(
-        "insert into metric_points (key_id, rank, step, attempt, time_ms, value, bits)
-        select value->>0, value->>1, value->>2, value->>3, value->>4, cast(value->>5 as real), value->>6
-        from json_each($1)
+pub(super) const WRITE_POINTS: &str = "with rows (v) as materialized (select value from json_each($1))
+        insert into metric_points (key_id, rank, step, attempt, time_ms, value, bits)
+        select v->>0, v->>1, v->>2, v->>3, v->>4, cast(v->>5 as real), v->>6
+        from rows
         where true
         on conflict (key_id, rank, step, attempt) do update set
             time_ms = excluded.time_ms,
             value = excluded.value,
-            bits = excluded.bits",
-    )
-    .bind(array("metric_points", rows)?)
-    .execute(connection)
-    .await?;
-    Ok(())
-}
+            bits = excluded.bits";
 
-pub(super) async fn write_writers(
-    connection: &mut SqliteConnection,
-    rows: &[WriterRow],
-) -> Result<(), StoreError> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    sqlx::query(
-        "insert into metric_writers (run_id, writer, stored)
-        select value->>'run_id', value->>'writer', value->>'stored'
-        from json_each($1)
+pub(super) const WRITE_WRITERS: &str = "with rows (v) as materialized (select value from json_each($1))
+        insert into metric_writers (run_id, writer, stored)
+        select v->>'run_id', v->>'writer', v->>'stored'
+        from rows
         where true
-        on conflict (run_id, writer) do update set stored = excluded.stored",
-    )
-    .bind(array("metric_writers", rows)?)
-    .execute(connection)
-    .await?;
-    Ok(())
-}
+        on conflict (run_id, writer) do update set stored = excluded.stored";
 
 impl Writer {
     /// The highest key id in use; 0 if there is none.

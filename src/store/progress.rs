@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use serde_json::Value;
-use sqlx::SqliteConnection;
+use serde::Serialize;
 
 use super::{
     Reader, StoreError, Writer,
@@ -11,22 +10,18 @@ use super::{
 };
 use crate::{base::RunId, model::progress::Progress};
 
-pub(super) async fn write(connection: &mut SqliteConnection, rows: &[Value]) -> Result<(), StoreError> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    sqlx::query(
-        "insert into progress (run_id, progress)
-        select value->>'run_id', value->>'progress'
-        from json_each($1)
-        where true
-        on conflict (run_id) do update set progress = excluded.progress",
-    )
-    .bind(array("progress", rows)?)
-    .execute(connection)
-    .await?;
-    Ok(())
+#[derive(Serialize)]
+pub(super) struct ProgressRow<'a> {
+    pub(super) run_id: &'a RunId,
+    pub(super) progress: &'a Progress,
 }
+
+pub(super) const WRITE: &str = "with rows (v) as materialized (select value from json_each($1))
+        insert into progress (run_id, progress)
+        select v->>'run_id', v->>'progress'
+        from rows
+        where true
+        on conflict (run_id) do update set progress = excluded.progress";
 
 impl Writer {
     /// The progress of a run; nothing if it has none.

@@ -1,19 +1,24 @@
 //! Tables `runs` and `actors`.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 use sqlx::{Row, SqliteConnection, sqlite::SqliteRow};
 
 use super::{
-    Contact, Reader, StoreError, Writer, attempts,
+    Reader, StoreError, Writer, attempts,
     json_row::{array, json, optional_word, small, word},
 };
 use crate::{
-    base::{RunId, Timestamp, TokenHash, number},
+    base::{ActorId, RunId, Timestamp, TokenHash, number},
     model::{
-        RunRecord, RunStatus,
-        run::{Controller, Run},
+        Actor, ControllerState, FirstFailure, Phase, ProcessIdentity, RunRecord, RunStatus,
+        commands::Dataset,
+        run::{ActorStatus, Concluded, Controller, Run, Stop},
     },
 };
 
@@ -29,7 +34,35 @@ pub(crate) struct ListedRun {
     pub(crate) doc: String,
 }
 
-pub(super) fn row(record: &RunRecord, doc: &str) -> Value {
+#[derive(Serialize)]
+pub(super) struct RunRow<'a> {
+    id: &'a RunId,
+    name: &'a str,
+    job_id: &'a Option<String>,
+    experiment: &'a Option<String>,
+    phase: Phase,
+    run_status: RunStatus,
+    controller_state: Option<ControllerState>,
+    controller_actor_id: &'a ActorId,
+    controller_actor_status: ActorStatus,
+    status_detail: &'a Option<String>,
+    ended_by: Option<Actor>,
+    start_time_ms: Timestamp,
+    end_time_ms: Option<Timestamp>,
+    noticed_at_ms: Option<Timestamp>,
+    stop: &'a Option<Stop>,
+    concluded: Option<Concluded>,
+    first_failure: &'a Option<FirstFailure>,
+    settings: &'a Map<String, Value>,
+    datasets: &'a [Dataset],
+    framework_versions: &'a BTreeMap<String, String>,
+    tags: &'a BTreeMap<String, String>,
+    notes: &'a Option<String>,
+    body_hash: &'a str,
+    doc: &'a str,
+}
+
+pub(super) fn row<'a>(record: &'a RunRecord, doc: &'a str) -> RunRow<'a> {
     let Run {
         id,
         name,
@@ -52,35 +85,49 @@ pub(super) fn row(record: &RunRecord, doc: &str) -> Value {
         notes,
         body_hash,
     } = &record.run;
-    json!({
-        "id": id,
-        "name": name,
-        "job_id": job_id,
-        "experiment": experiment,
-        "phase": phase,
-        "run_status": phase.run_status(),
-        "controller_state": controller_state,
-        "controller_actor_id": record.controller.actor_id,
-        "controller_actor_status": record.controller.status,
-        "status_detail": status_detail,
-        "ended_by": ended_by,
-        "start_time_ms": start_time,
-        "end_time_ms": end_time,
-        "noticed_at_ms": noticed_at,
-        "stop": stop,
-        "concluded": concluded,
-        "first_failure": first_failure,
-        "settings": settings,
-        "datasets": datasets,
-        "framework_versions": framework_versions,
-        "tags": tags,
-        "notes": notes,
-        "body_hash": body_hash,
-        "doc": doc,
-    })
+    RunRow {
+        id,
+        name,
+        job_id,
+        experiment,
+        phase: *phase,
+        run_status: phase.run_status(),
+        controller_state: *controller_state,
+        controller_actor_id: &record.controller.actor_id,
+        controller_actor_status: record.controller.status,
+        status_detail,
+        ended_by: *ended_by,
+        start_time_ms: *start_time,
+        end_time_ms: *end_time,
+        noticed_at_ms: *noticed_at,
+        stop,
+        concluded: *concluded,
+        first_failure,
+        settings,
+        datasets,
+        framework_versions,
+        tags,
+        notes,
+        body_hash,
+        doc,
+    }
 }
 
-pub(super) fn actor_row(record: &RunRecord) -> Value {
+#[derive(Serialize)]
+pub(super) struct ActorRow<'a> {
+    run_id: &'a RunId,
+    epoch: u32,
+    actor_id: &'a ActorId,
+    status: ActorStatus,
+    token_hash: String,
+    lease_ttl_ms: i64,
+    last_contact_ms: Timestamp,
+    process: &'a Option<ProcessIdentity>,
+    process_ended_ms: Option<Timestamp>,
+    clock_skew_ms: Option<i64>,
+}
+
+pub(super) fn actor_row(record: &RunRecord) -> ActorRow<'_> {
     let Controller {
         actor_id,
         epoch,
@@ -93,35 +140,32 @@ pub(super) fn actor_row(record: &RunRecord) -> Value {
         process_ended,
         clock_skew_ms,
     } = &record.controller;
-    json!({
-        "run_id": record.run.id,
-        "epoch": epoch,
-        "actor_id": actor_id,
-        "status": status,
-        "token_hash": token.to_hex(),
-        "lease_ttl_ms": number::millis(*lease_ttl),
-        "last_contact_ms": last_contact,
-        "process": process,
-        "process_ended_ms": process_ended,
-        "clock_skew_ms": clock_skew_ms,
-    })
+    ActorRow {
+        run_id: &record.run.id,
+        epoch: *epoch,
+        actor_id,
+        status: *status,
+        token_hash: token.to_hex(),
+        lease_ttl_ms: number::millis(*lease_ttl),
+        last_contact_ms: *last_contact,
+        process,
+        process_ended_ms: *process_ended,
+        clock_skew_ms: *clock_skew_ms,
+    }
 }
 
-pub(super) async fn write(connection: &mut SqliteConnection, rows: &[Value]) -> Result<(), StoreError> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    sqlx::query(
-        "insert into runs (id, name, job_id, experiment, phase, run_status, controller_state, controller_actor_id,
+pub(super) const WRITE: &str =
+    "with rows (v) as materialized (select value from json_each($1))
+        insert into runs (id, name, job_id, experiment, phase, run_status, controller_state, controller_actor_id,
             controller_actor_status, status_detail, ended_by, start_time_ms, end_time_ms, noticed_at_ms, stop,
             concluded, first_failure, settings, datasets, framework_versions, tags, notes, body_hash, doc)
-        select value->>'id', value->>'name', value->>'job_id', value->>'experiment', value->>'phase',
-            value->>'run_status', value->>'controller_state', value->>'controller_actor_id',
-            value->>'controller_actor_status', value->>'status_detail', value->>'ended_by', value->>'start_time_ms',
-            value->>'end_time_ms', value->>'noticed_at_ms', value->>'stop', value->>'concluded',
-            value->>'first_failure', value->>'settings', value->>'datasets', value->>'framework_versions',
-            value->>'tags', value->>'notes', value->>'body_hash', value->>'doc'
-        from json_each($1)
+        select v->>'id', v->>'name', v->>'job_id', v->>'experiment', v->>'phase',
+            v->>'run_status', v->>'controller_state', v->>'controller_actor_id',
+            v->>'controller_actor_status', v->>'status_detail', v->>'ended_by', v->>'start_time_ms',
+            v->>'end_time_ms', v->>'noticed_at_ms', v->>'stop', v->>'concluded',
+            v->>'first_failure', v->>'settings', v->>'datasets', v->>'framework_versions',
+            v->>'tags', v->>'notes', v->>'body_hash', v->>'doc'
+        from rows
         where true
         on conflict (id) do update set
             name = excluded.name,
@@ -143,61 +187,30 @@ pub(super) async fn write(connection: &mut SqliteConnection, rows: &[Value]) -> 
             tags = excluded.tags,
             notes = excluded.notes,
             body_hash = excluded.body_hash,
-            doc = excluded.doc",
-    )
-    .bind(array("runs", rows)?)
-    .execute(connection)
-    .await?;
-    Ok(())
-}
+            doc = excluded.doc";
 
-pub(super) async fn write_actors(
-    connection: &mut SqliteConnection,
-    rows: &[Value],
-) -> Result<(), StoreError> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    sqlx::query(
-        "insert into actors (run_id, epoch, actor_id, status, token_hash, lease_ttl_ms, last_contact_ms, process,
+pub(super) const WRITE_ACTORS: &str =
+    "with rows (v) as materialized (select value from json_each($1))
+        insert into actors (run_id, epoch, actor_id, status, token_hash, lease_ttl_ms, last_contact_ms, process,
             process_ended_ms, clock_skew_ms)
-        select value->>'run_id', value->>'epoch', value->>'actor_id', value->>'status', value->>'token_hash',
-            value->>'lease_ttl_ms', value->>'last_contact_ms', value->>'process',
-            value->>'process_ended_ms', value->>'clock_skew_ms'
-        from json_each($1)
+        select v->>'run_id', v->>'epoch', v->>'actor_id', v->>'status', v->>'token_hash',
+            v->>'lease_ttl_ms', v->>'last_contact_ms', v->>'process',
+            v->>'process_ended_ms', v->>'clock_skew_ms'
+        from rows
         where true
         on conflict (run_id, epoch) do update set
             status = excluded.status,
             last_contact_ms = excluded.last_contact_ms,
             process_ended_ms = excluded.process_ended_ms,
-            clock_skew_ms = excluded.clock_skew_ms",
-    )
-    .bind(array("actors", rows)?)
-    .execute(connection)
-    .await?;
-    Ok(())
-}
+            clock_skew_ms = excluded.clock_skew_ms";
 
-pub(super) async fn write_contacts(
-    connection: &mut SqliteConnection,
-    rows: &[Contact],
-) -> Result<(), StoreError> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    sqlx::query(
-        "update actors
-        set last_contact_ms = c.value->>'at',
-            clock_skew_ms = c.value->>'clock_skew_ms'
-        from json_each($1) c
-        where actors.run_id = c.value->>'run_id'
-            and actors.epoch = c.value->>'epoch'",
-    )
-    .bind(array("actors", rows)?)
-    .execute(connection)
-    .await?;
-    Ok(())
-}
+pub(super) const WRITE_CONTACTS: &str = "with rows (v) as materialized (select value from json_each($1))
+        update actors
+        set last_contact_ms = r.v->>'at',
+            clock_skew_ms = r.v->>'clock_skew_ms'
+        from rows r
+        where actors.run_id = r.v->>'run_id'
+            and actors.epoch = r.v->>'epoch'";
 
 /// The columns that make a [`Run`]; the list's own document is not among them.
 const COLUMNS: &str = "id, name, job_id, experiment, phase, controller_state, status_detail, ended_by, start_time_ms,
@@ -332,7 +345,7 @@ impl ListedRun {
         id: &RunId,
         name: &str,
         job_id: Option<&str>,
-        tags: &std::collections::BTreeMap<String, String>,
+        tags: &BTreeMap<String, String>,
     ) -> String {
         let mut text = format!("{name}\n{id}\n{}\n", job_id.unwrap_or_default());
         for (key, value) in tags {
