@@ -19,7 +19,6 @@ const REQUESTS: usize = 1_000_000;
 
 /// A whole answer.
 pub(crate) struct Answer {
-    pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
 }
 
@@ -73,7 +72,7 @@ impl Connection {
             let line = String::from_utf8_lossy(request).lines().next().unwrap_or_default().to_owned();
             bail!("{line} gave {status}: {}", String::from_utf8_lossy(&body));
         }
-        Ok(Answer { status, body })
+        Ok(Answer { body })
     }
 
     /// The good answer to a GET.

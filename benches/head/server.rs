@@ -26,10 +26,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A head with an empty store. Its log goes to a file, as under a service manager.
+    /// A head with an empty store. Its log goes to a file, as under a service manager. `TRAINHEAD_BENCH_BINARY` names
+    /// another build to compare with.
     pub(crate) async fn head() -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
-        let mut command = Command::new(env!("CARGO_BIN_EXE_trainhead"));
+        let binary = std::env::var_os("TRAINHEAD_BENCH_BINARY");
+        let mut command = Command::new(binary.unwrap_or_else(|| env!("CARGO_BIN_EXE_trainhead").into()));
         command.args(["serve", "--port", "0", "--data-dir"]).arg(dir.path().join("data"));
         Self::start(command, dir).await
     }
