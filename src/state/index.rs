@@ -131,34 +131,48 @@ impl RunIndex {
     /// One page. Filter and order come before the limit.
     pub(crate) fn page(&self, query: &ListQuery) -> Page {
         let needle = query.text.as_deref().map(str::to_lowercase).filter(|t| !t.is_empty());
-        let finder = needle.as_deref().map(memchr::memmem::Finder::new);
-        let fits = |e: &Entry| finder.as_ref().is_none_or(|f| f.find(e.texts.as_bytes()).is_some());
+        // A search looks at every run once, for the page and for the counts.
+        let found: Option<Vec<&Arc<Entry>>> = needle.map(|text| {
+            let finder = memchr::memmem::Finder::new(&text);
+            self.all.values().filter(|e| finder.find(e.texts.as_bytes()).is_some()).collect()
+        });
         let of_status = |status: &RunStatus| self.by_status.get(status);
         let counts: Vec<usize> = RunStatus::ALL
             .iter()
-            .map(|status| match (of_status(status), &finder) {
-                (None, _) => 0,
-                (Some(runs), None) => runs.len(),
-                (Some(runs), Some(_)) => runs.values().filter(|e| fits(e)).count(),
+            .map(|status| match &found {
+                Some(found) => found.iter().filter(|e| e.status == *status).count(),
+                None => of_status(status).map_or(0, BTreeMap::len),
             })
             .collect();
-        let wanted = |status: &RunStatus| query.statuses.is_empty() || query.statuses.contains(status);
-        let total = RunStatus::ALL.iter().zip(&counts).filter(|(s, _)| wanted(s)).map(|(_, n)| n).sum();
-        let empty = BTreeMap::new();
-        // One status has an order of its own, so that a rare status is found at once among many runs.
-        let source = match query.statuses.as_slice() {
-            [only] => of_status(only).unwrap_or(&empty),
-            _ => &self.all,
+        let wanted = |e: &&Arc<Entry>| query.statuses.is_empty() || query.statuses.contains(&e.status);
+        let total = match query.statuses.as_slice() {
+            [] => counts.iter().sum(),
+            some => {
+                RunStatus::ALL.iter().zip(&counts).filter(|(s, _)| some.contains(s)).map(|(_, n)| n).sum()
+            }
         };
-        let after = query.page_token.clone().map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
         let limit = usize::try_from(query.page_size).unwrap_or(1).max(1);
-        let mut entries: Vec<Arc<Entry>> = source
-            .range((after, std::ops::Bound::Unbounded))
-            .map(|(_, entry)| entry)
-            .filter(|e| wanted(&e.status) && fits(e))
-            .take(limit + 1)
-            .cloned()
-            .collect();
+        let after = query.page_token.as_ref();
+        let mut entries: Vec<Arc<Entry>> = match found {
+            Some(found) => found
+                .into_iter()
+                .filter(|e| after.is_none_or(|token| e.place > *token))
+                .filter(wanted)
+                .take(limit + 1)
+                .cloned()
+                .collect(),
+            None => {
+                let empty = BTreeMap::new();
+                // One status has an order of its own, so that a rare status is found at once among many runs.
+                let source = match query.statuses.as_slice() {
+                    [only] => of_status(only).unwrap_or(&empty),
+                    _ => &self.all,
+                };
+                let from = after.cloned().map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+                let range = source.range((from, std::ops::Bound::Unbounded));
+                range.map(|(_, entry)| entry).filter(wanted).take(limit + 1).cloned().collect()
+            }
+        };
         let more = entries.len() > limit;
         entries.truncate(limit);
         let next = entries.last().filter(|_| more).map(|e| e.place.clone());
