@@ -31,7 +31,8 @@ rust() {
     say "Rust: the example of an embedded controller"
     local dir
     dir=$(mktemp -d)
-    cargo run --quiet --example linear -- "$dir" | grep -q '"run_status": "FINISHED"'
+    cargo run --quiet --example linear -- "$dir" >"$logs/linear"
+    grep -q '"run_status": "FINISHED"' "$logs/linear"
     rm -rf "$dir"
 }
 

@@ -28,7 +28,6 @@ const PLAIN: Duration = Duration::from_secs(10);
 /// Shows a run.
 pub(super) struct Display {
     printer: Printer,
-    begun: Instant,
 }
 
 /// Writes lines around the live line. Clones share it.
@@ -61,7 +60,7 @@ impl Display {
         });
         let printer = Printer { bar, quiet: global.quiet, logs_to_stderr: global.json };
         let run = controller.run_id();
-        if !global.quiet {
+        if !global.quiet && global.head.is_none() {
             eprintln!("TrainHead is at {url}");
         }
         printer.say(&format!("run {} · {url}/runs/{run}", controller.run_name()));
@@ -77,7 +76,7 @@ impl Display {
             };
             drop(tasks.spawn(logs.follow(view, tasks.clone())));
         }
-        Self { printer, begun }
+        Self { printer }
     }
 
     /// Says how the run went.
@@ -93,7 +92,7 @@ impl Display {
             String::new()
         };
         let detail = result.status_detail.as_ref().map(|d| format!(": {}", plain(d))).unwrap_or_default();
-        let took = duration(self.begun.elapsed());
+        let took = duration(result.took);
         let text = format!("{} after {took}{attempts}{detail}{metrics}", result.run_status);
         if result.exit_code == 0 {
             self.printer.say(&text);

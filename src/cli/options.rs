@@ -48,6 +48,7 @@ pub(super) enum Command {
 }
 
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Options of all commands")]
 pub(super) struct Global {
     /// Where the store, logs and checkpoints lie [default: the XDG data directory]
     #[arg(long, global = true, env = "TRAINHEAD_DATA_DIR", value_name = "DIR")]

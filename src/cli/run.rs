@@ -78,7 +78,10 @@ pub(super) async fn run(global: &Global, args: &Run) -> anyhow::Result<ExitCode>
     display.finish(&result);
     tell(global, args, &result)?;
     if !result.delivered {
-        eprintln!("trainhead: the head could not be reached; the end of this run is not recorded");
+        eprintln!(
+            "trainhead: the head could not be reached, so that this run is not recorded to its end; its logs are in {}",
+            result.storage_path.display()
+        );
     }
     let embedded = match follower {
         Some(follower) => follower.leave().await,

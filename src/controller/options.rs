@@ -77,6 +77,9 @@ pub struct TrainResult {
     pub status_detail: Option<String>,
     /// How many attempts it took.
     pub num_attempts: u32,
+    /// How long it took, without what was left to say to the head.
+    #[serde(skip)]
+    pub took: Duration,
     /// Where it keeps its files.
     pub storage_path: PathBuf,
     /// Last values of rank 0.

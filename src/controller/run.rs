@@ -85,6 +85,8 @@ pub struct TrainController<G> {
     show: watch::Sender<ControllerView>,
     handle: ControllerHandle,
     pause: Option<Instant>,
+    /// When it began, on the monotonic clock.
+    begun: Duration,
 }
 
 impl<G> std::fmt::Debug for TrainController<G> {
@@ -101,6 +103,7 @@ impl<G: WorkerGroup> TrainController<G> {
     pub fn new(options: ControllerOptions, client: Arc<dyn StateClient>, group: G) -> std::io::Result<Self> {
         let run_id = options.run_id.clone();
         let tasks = Tasks::new();
+        let begun = options.clock.monotonic();
         let name = options.name.clone().unwrap_or_else(|| made_up_name(&run_id));
         let storage_path = options.data_dir.run_dir(&run_id);
         std::fs::create_dir_all(&storage_path)?;
@@ -153,7 +156,20 @@ impl<G: WorkerGroup> TrainController<G> {
             registered: None,
         });
         let handle = ControllerHandle { asks: sender, view };
-        Ok(Self { options, run_id, group, machine, session, outbox, tasks, asks, show, handle, pause: None })
+        Ok(Self {
+            options,
+            run_id,
+            group,
+            machine,
+            session,
+            outbox,
+            tasks,
+            asks,
+            show,
+            handle,
+            pause: None,
+            begun,
+        })
     }
 
     /// The run's id.
@@ -310,6 +326,7 @@ impl<G: WorkerGroup> TrainController<G> {
     }
 
     async fn finish(self, outcome: Outcome) -> TrainResult {
+        let took = self.options.clock.monotonic().saturating_sub(self.begun);
         let delivered = self.outbox.flush(FLUSH).await;
         self.publish(&self.outbox.news().borrow());
         let (last, dropped) = self.session.last_report();
@@ -327,6 +344,7 @@ impl<G: WorkerGroup> TrainController<G> {
             run_status,
             status_detail,
             num_attempts: self.machine.attempt() + 1,
+            took,
             storage_path: self.options.data_dir.run_dir(&self.run_id),
             last_metrics: last.metrics.into_iter().collect(),
             delivered,
