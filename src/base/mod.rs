@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod error;
+pub mod host;
 pub mod ids;
 pub mod invalid;
 pub mod limits;
