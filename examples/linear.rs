@@ -77,7 +77,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         std::env::args().nth(1).map_or_else(|| std::env::temp_dir().join("trainhead-linear"), PathBuf::from);
     let data_dir = DataDir::open(&root)?;
     let lock = data_dir.try_lock()?.ok_or("a head serves this directory; give another one")?;
-    let options = StateOptions { data_dir: data_dir.clone(), lock, clock: Arc::new(SystemClock::new()) };
+    let options = StateOptions::new(data_dir.clone(), lock);
     let (state, task) = start(options).await?;
 
     let reduce = Arc::new(AllReduce { barrier: Barrier::new(RANKS), sum: Mutex::default() });

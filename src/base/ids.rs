@@ -32,6 +32,12 @@ macro_rules! id_type {
                 Ok(Self(text.into()))
             }
 
+            /// Greater than any id that can be: for the ends of ranges.
+            #[must_use]
+            pub fn last() -> Self {
+                Self("\u{7f}".into())
+            }
+
             /// The id as text.
             #[must_use]
             pub fn as_str(&self) -> &str {

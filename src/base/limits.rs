@@ -20,6 +20,16 @@ pub const SETTINGS_BYTES: usize = 1024 * 1024;
 pub const SETTINGS_DEPTH: usize = 32;
 /// Longest `status_detail`, bytes; of a longer one the head and the tail are kept.
 pub const STATUS_DETAIL_BYTES: usize = 16 * 1024;
+/// Longest notes, bytes.
+pub const NOTES_BYTES: usize = 64 * 1024;
+/// Members of a run that are longer than this, bytes of JSON, are left out of lists and shown by the run alone.
+pub const LISTED_BYTES: usize = 4 * 1024;
+/// Most nodes that are kept in mind.
+pub const NODES: usize = 10_000;
+/// Most GPUs of a node.
+pub const NODE_GPUS: usize = 1_024;
+/// Most resources that a worker asks for or a node has.
+pub const RESOURCES: usize = 100;
 /// Most workers of one attempt.
 pub const WORKERS: usize = 10_000;
 /// Most metric keys of one run.
@@ -28,6 +38,10 @@ pub const METRIC_KEYS: usize = 10_000;
 pub const METRIC_KEY_BYTES: usize = 512;
 /// Most points one report request may carry.
 pub const REPORT_POINTS: usize = 1_000_000;
+/// Most metrics whose last values a list shows.
+pub const LISTED_METRICS: usize = 64;
+/// Most streams of events at a time.
+pub const STREAMS: usize = 5_000;
 /// Most runs one heartbeat may name.
 pub const HEARTBEAT_RUNS: usize = 10_000;
 /// Most runs or events on a page.

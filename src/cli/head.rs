@@ -1,6 +1,6 @@
 //! Finding the head, or being it.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{net::IpAddr, time::Duration};
 
 use anyhow::{Context, bail};
 use tokio::{net::TcpListener, time::Instant};
@@ -8,11 +8,11 @@ use tracing::{info, warn};
 
 use super::options::Global;
 use crate::{
-    base::{SystemClock, Tasks},
+    base::Tasks,
     head::{AllowedHosts, Assets, HeadOptions, router, serve},
     model::RunStatus,
     state::{
-        self, DataDir, HttpState, ListQuery, StateHandle, StateOptions, StateTask,
+        self, DataDir, HttpState, Include, ListQuery, StateHandle, StateOptions, StateTask,
         data_dir::{DataDirLock, HeadInfo},
     },
 };
@@ -140,7 +140,7 @@ impl EmbeddedHead {
         }
         let listener = listen(address, port).await?;
         let url = format!("http://{}", listener.local_addr()?);
-        let options = StateOptions { data_dir: data_dir.clone(), lock, clock: Arc::new(SystemClock::new()) };
+        let options = StateOptions::new(data_dir.clone(), lock);
         let (state, task) = state::start(options).await.context("the store cannot be opened")?;
         let server = Tasks::new();
         let stop = server.stopping();
@@ -172,7 +172,8 @@ impl EmbeddedHead {
     /// How many runs live.
     pub(super) async fn live_runs(&self) -> anyhow::Result<u64> {
         let query = ListQuery { statuses: vec![RunStatus::Started], page_size: 1, ..ListQuery::default() };
-        let list: serde_json::Value = serde_json::from_str(&self.state.list(&query, false).await?)?;
+        let list: serde_json::Value =
+            serde_json::from_slice(&self.state.list(&query, &Include::default()).await?)?;
         Ok(list.get("total_size").and_then(serde_json::Value::as_u64).unwrap_or(0))
     }
 

@@ -156,11 +156,8 @@ impl Machine {
         let detail = format!("placing {} workers", self.num_workers);
         self.enter(State::Scheduling, Some(detail.clone()), effects);
         self.attempts += 1;
-        effects.push(Effect::Say(RunVerb::BeginAttempt(BeginAttempt {
-            attempt_id: id.clone(),
-            num_workers: self.num_workers,
-            status_detail: Some(detail),
-        })));
+        let begun = BeginAttempt::unreserved(id.clone(), self.num_workers, Some(detail));
+        effects.push(Effect::Say(RunVerb::BeginAttempt(begun)));
         effects.push(Effect::Start { attempt: ordinal, restart_count: self.worker_failures });
         self.attempt = Some(Attempt {
             id,

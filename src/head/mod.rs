@@ -9,6 +9,8 @@ mod guard;
 mod health;
 mod logs;
 mod metrics;
+mod people;
+mod places;
 mod problem;
 mod router;
 mod runs;

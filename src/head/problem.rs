@@ -127,6 +127,13 @@ impl Problem {
         Self { limit: u64::try_from(limit).ok(), ..problem }
     }
 
+    pub(super) fn too_many_streams(limit: usize) -> Self {
+        let detail = format!("{limit} streams are open, and there cannot be more; close some and try again");
+        let problem =
+            Self::later(StatusCode::TOO_MANY_REQUESTS, "too-many-streams", "Too many streams", detail);
+        Self { limit: u64::try_from(limit).ok(), ..problem }
+    }
+
     pub(super) fn internal(detail: &str) -> Self {
         error!("a request failed by our own fault: {detail}");
         let detail = "this is a fault of TrainHead; its log has more under the request id";
@@ -186,6 +193,15 @@ impl From<Refusal> for Problem {
             Refusal::AttemptLive(_) => {
                 let detail = format!("{said}; end it first");
                 Self::new(StatusCode::CONFLICT, "attempt-live", "An attempt is live", detail)
+            }
+            Refusal::RunLive(_) => {
+                let detail = format!("{said}; stop it first, and wait until it has ended");
+                Self::new(StatusCode::CONFLICT, "run-live", "The run is live", detail)
+            }
+            Refusal::NoResources(_) => {
+                let detail =
+                    format!("{said}; try again when another attempt has ended, see /api/train/nodes");
+                Self::later(StatusCode::CONFLICT, "no-resources", "Not enough free resources", detail)
             }
             Refusal::Invalid(invalid) => invalid.into(),
         }

@@ -15,8 +15,8 @@ use utoipa::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    assets, assets::Assets, controllers, docs, guard, guard::AllowedHosts, health, logs, metrics,
-    problem::Problem, runs, sse,
+    assets, assets::Assets, controllers, docs, guard, guard::AllowedHosts, health, logs, metrics, people,
+    places, problem::Problem, runs, sse,
 };
 use crate::state::StateHandle;
 
@@ -55,9 +55,13 @@ struct Api;
 fn api() -> OpenApiRouter<HeadOptions> {
     OpenApiRouter::with_openapi(Api::openapi())
         .routes(routes!(runs::list_runs, runs::register_run))
-        .routes(routes!(runs::show_run))
+        .routes(routes!(runs::show_run, people::annotate_run, people::trash_run))
         .routes(routes!(runs::list_events))
-        .routes(routes!(runs::stop_run))
+        .routes(routes!(people::stop_run))
+        .routes(routes!(people::restore_run))
+        .routes(routes!(people::collect_garbage))
+        .routes(routes!(places::list_experiments))
+        .routes(routes!(places::list_nodes))
         .routes(routes!(metrics::list_metrics))
         .routes(routes!(metrics::show_series))
         .routes(routes!(logs::list_logs))

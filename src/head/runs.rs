@@ -1,4 +1,4 @@
-//! Runs: list, show, register, stop.
+//! Runs: list, show, register.
 
 use axum::{
     Json,
@@ -20,10 +20,10 @@ use crate::{
     base::{Invalid, RunId, Timestamp, limits},
     model::{
         Event, RunStatus,
-        commands::{RegisterRun, StopRun},
-        view::{TrainRun, TrainRunDetail},
+        commands::RegisterRun,
+        view::{Member, TrainRun, TrainRunDetail},
     },
-    state::{Ack, ListQuery},
+    state::{Ack, Group, Include, ListQuery, PageToken, Shelf, Sort},
 };
 
 /// What of the list is asked for.
@@ -37,27 +37,97 @@ pub(super) struct ListParams {
     /// Only runs whose name, id, job id or tags (`key:value`) hold this text, whatever the case.
     #[param(max_length = 5000)]
     q: Option<String>,
+    /// Only runs of this experiment.
+    #[param(max_length = 256)]
+    experiment: Option<String>,
+    /// Only runs of this job.
+    #[param(max_length = 256)]
+    job_id: Option<String>,
+    /// Only runs with this tag, `key:value`; repeat it for runs that have them all.
+    #[serde(default)]
+    #[param(max_items = 100)]
+    tag: Vec<String>,
+    /// Only runs that started then or later.
+    started_after_ms: Option<Timestamp>,
+    /// Only runs that started before.
+    started_before_ms: Option<Timestamp>,
+    /// `start_time`, `name`, `duration`, `status` or `metric:KEY`, downwards with a `-` before it; `-start_time` if it
+    /// is not given. Runs without such a value come last.
+    #[param(max_length = 600)]
+    sort: Option<String>,
     /// How many.
     #[param(minimum = 1, maximum = 1000)]
     page_size: Option<u32>,
     /// The `next_page_token` of the answer before.
     page_token: Option<String>,
-    /// What each run carries: `workers` (always there) and `evidence` (with the last metrics); repeat it or separate by
-    /// commas.
+    /// Metrics whose last value each run carries, in `last_metrics`: repeat it or separate by commas; `*` for all that
+    /// are at hand (64 a run).
+    #[serde(default)]
+    metrics: Vec<String>,
+    /// What each run carries: `workers` (if this is not given), `attempts`, `evidence`, `stats`; repeat it or separate
+    /// by commas. What changes by itself, such as the use of processors and GPUs, comes only when it is asked for.
     #[serde(default)]
     include: Vec<String>,
+    /// True for the runs in the trash instead of the others.
+    #[serde(default)]
+    trashed: bool,
+}
+
+impl ListParams {
+    fn query(&self) -> Result<ListQuery, Problem> {
+        let groups = [self.experiment.as_ref().map(|e| Group::Experiment(e.as_str().into()))];
+        let groups = groups.into_iter().chain([self.job_id.as_ref().map(|j| Group::Job(j.as_str().into()))]);
+        if self.tag.len() > limits::TAGS {
+            return Err(Invalid::over("tag", limits::TAGS, "tags").into());
+        }
+        if let Some(tag) = self.tag.iter().find(|tag| !tag.contains(':')) {
+            return Err(Invalid::rule("tag", format!("{tag:?} is not of the form key:value")).into());
+        }
+        let tags = self.tag.iter().map(|tag| Some(Group::Tag(tag.as_str().into())));
+        Ok(ListQuery {
+            statuses: self.status.clone(),
+            text: self.q.clone(),
+            groups: groups.chain(tags).flatten().collect(),
+            started_after: self.started_after_ms,
+            started_before: self.started_before_ms,
+            shelf: if self.trashed { Shelf::Trash } else { Shelf::Runs },
+            sort: self.sort.as_deref().map_or_else(|| Ok(Sort::default()), str::parse)?,
+            page_size: page_size(self.page_size)?,
+            page_token: self.page_token.as_deref().map(PageToken::parse).transpose()?,
+        })
+    }
+
+    fn include(&self) -> Result<Include, Problem> {
+        let list = |values: &[String]| -> Vec<String> {
+            let parts = values.iter().flat_map(|list| list.split(',')).filter(|part| !part.is_empty());
+            parts.map(str::to_owned).collect()
+        };
+        let metrics = list(&self.metrics);
+        if metrics.len() > limits::LISTED_METRICS {
+            return Err(Invalid::over("metrics", limits::LISTED_METRICS, "metrics").into());
+        }
+        if self.include.is_empty() {
+            return Ok(Include { metrics, ..Include::default() });
+        }
+        let members = list(&self.include).iter().map(|word| word.parse()).collect::<Result<_, _>>();
+        let members = members.map_err(|_| {
+            let all: Vec<&str> = Member::ALL.iter().map(|m| m.as_str()).collect();
+            Invalid::rule("include", format!("{} can be included", all.join(", ")))
+        })?;
+        Ok(Include { members, metrics })
+    }
 }
 
 /// A page of the list.
 #[derive(Serialize, ToSchema)]
 pub(super) struct TrainRunList<'a> {
-    /// The runs, newest start first.
+    /// The runs, newest start first if nothing else was asked for.
     train_runs: Vec<TrainRun<'a>>,
     /// How many there are in all.
     total_size: usize,
     /// Where to go on; null on the last page.
     next_page_token: Option<String>,
-    /// How many runs of each status fit `q`.
+    /// How many runs of each status fit everything but `status`.
     #[schema(value_type = Object)]
     counts: std::collections::BTreeMap<RunStatus, usize>,
     /// The server's time of this answer.
@@ -71,21 +141,8 @@ pub(super) async fn list_runs(
     State(head): State<HeadOptions>,
     ApiQuery(params): ApiQuery<ListParams>,
 ) -> Result<Response, Problem> {
-    let mut evidence = false;
-    for what in params.include.iter().flat_map(|list| list.split(',')) {
-        match what {
-            "workers" => {}
-            "evidence" => evidence = true,
-            _ => return Err(Invalid::rule("include", "workers and evidence can be included").into()),
-        }
-    }
-    let query = ListQuery {
-        statuses: params.status,
-        text: params.q,
-        page_size: page_size(params.page_size)?,
-        page_token: params.page_token.as_deref().map(crate::state::PageToken::parse).transpose()?,
-    };
-    Ok(json(StatusCode::OK, head.state.list(&query, evidence).await?))
+    let (query, include) = (params.query()?, params.include()?);
+    Ok(json(StatusCode::OK, head.state.list(&query, &include).await?))
 }
 
 /// One run in full.
@@ -173,19 +230,6 @@ pub(super) async fn register_run(
         server_time_ms: head.state.now(),
     };
     Ok((status, Json(answer)).into_response())
-}
-
-/// Asks a run to stop. Its controller is told with its next heartbeat; if it never confirms, the run is ABORTED after
-/// the grace and a lease.
-#[utoipa::path(post, path = "/api/train/runs/{run_id}/stop", tag = "people", params(("run_id" = RunId, Path)),
-    request_body = StopRun, responses((status = 202, body = TrainRun), AnyProblem, WriteProblem))]
-pub(super) async fn stop_run(
-    State(head): State<HeadOptions>,
-    ApiPath(run): ApiPath<RunId>,
-    ApiJson(body): ApiJson<StopRun>,
-) -> Result<Response, Problem> {
-    let ack = head.state.request_stop(&run, body).await?;
-    Ok(json(StatusCode::ACCEPTED, ack.doc))
 }
 
 pub(super) fn page_size(asked: Option<u32>) -> Result<u32, Problem> {

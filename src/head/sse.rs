@@ -8,9 +8,16 @@ use axum::{
     http::{HeaderMap, HeaderValue, header},
     response::Response,
 };
+use bytes::BytesMut;
 use futures_util::stream;
 use serde::Deserialize;
-use tokio::{sync::broadcast::error::RecvError, time::timeout};
+use tokio::{
+    sync::broadcast::{
+        self,
+        error::{RecvError, TryRecvError},
+    },
+    time::timeout,
+};
 use utoipa::IntoParams;
 
 use super::{
@@ -19,12 +26,14 @@ use super::{
     router::HeadOptions,
 };
 use crate::{
-    base::RunId,
+    base::{RunId, limits},
     state::{Frame, Subscription},
 };
 
 /// A comment is sent after this long without an event, so that a proxy does not take the silence for an end.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Frames that wait are sent together up to this size.
+const CHUNK: usize = 64 * 1024;
 
 /// Which events are asked for.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -44,14 +53,17 @@ pub(super) async fn follow_events(
     ApiQuery(params): ApiQuery<EventStreamParams>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    if head.state.listeners() >= limits::STREAMS {
+        return Err(Problem::too_many_streams(limits::STREAMS));
+    }
     let last = headers.get("last-event-id").and_then(|v| v.to_str().ok());
     let subscription = head.state.subscribe(last);
     let Subscription { boot, last_seq, missed, next } = subscription;
     let now = head.state.now().as_ms();
-    let reader = Reader { boot, run: params.run, next, head };
+    let reader = Reader { run: params.run, next, head };
     // An id on the first event would skip what was missed if the connection broke right after it.
     let position = if missed.as_ref().is_none_or(Vec::is_empty) {
-        format!("id: {}-{last_seq}\n", reader.boot)
+        format!("id: {boot}-{last_seq}\n")
     } else {
         String::new()
     };
@@ -76,42 +88,57 @@ pub(super) async fn follow_events(
 }
 
 struct Reader {
-    boot: String,
     run: Option<RunId>,
-    next: tokio::sync::broadcast::Receiver<Arc<Frame>>,
+    next: broadcast::Receiver<Arc<Frame>>,
     head: HeadOptions,
 }
 
 impl Reader {
+    /// What comes next, with all that waits already: one write to the socket for many frames.
     async fn read(&mut self) -> Option<Bytes> {
         loop {
             let received = tokio::select! {
                 received = timeout(KEEP_ALIVE, self.next.recv()) => received,
                 () = self.head.stop.cancelled() => return None,
             };
-            match received {
+            let first = match received {
                 Err(_) => return Some(Bytes::from_static(b": keep-alive\n\n")),
-                Ok(Ok(frame)) => {
-                    if let Some(bytes) = self.write(&frame) {
-                        return Some(bytes);
-                    }
-                }
-                Ok(Err(RecvError::Lagged(_))) => return Some(reset()),
                 Ok(Err(RecvError::Closed)) => return None,
+                Ok(Err(RecvError::Lagged(_))) => return Some(self.start_anew()),
+                Ok(Ok(frame)) => self.write(&frame),
+            };
+            if self.next.is_empty() {
+                if first.is_some() {
+                    return first;
+                }
+                continue;
+            }
+            let mut many = BytesMut::from(first.as_deref().unwrap_or_default());
+            while many.len() < CHUNK {
+                match self.next.try_recv() {
+                    Ok(frame) => many.extend(self.write(&frame)),
+                    Err(TryRecvError::Lagged(_)) => {
+                        let reset = self.start_anew();
+                        many.extend_from_slice(&reset);
+                    }
+                    Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+                }
+            }
+            if !many.is_empty() {
+                return Some(many.freeze());
             }
         }
     }
 
     fn write(&self, frame: &Frame) -> Option<Bytes> {
-        if self.run.as_ref().is_some_and(|run| *run != frame.run) {
-            return None;
-        }
-        // JSON as we write it has no line breaks.
-        let data = String::from_utf8_lossy(&frame.data);
-        Some(Bytes::from(format!(
-            "id: {}-{}\nevent: {}\ndata: {data}\n\n",
-            self.boot, frame.seq, frame.event
-        )))
+        self.run.as_ref().is_none_or(|run| *run == frame.run).then(|| frame.text.clone())
+    }
+
+    /// Too slow: what waits is old, so that it goes on with what is new.
+    fn start_anew(&mut self) -> Bytes {
+        self.next = self.next.resubscribe();
+        self.head.state.count_reset();
+        reset()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{closed_enum::closed_enum, refusal::Refusal, worker::Worker};
+use super::{closed_enum::closed_enum, ledger::Bundle, refusal::Refusal, worker::Worker};
 use crate::base::{AttemptId, Timestamp};
 
 closed_enum! {
@@ -110,6 +110,8 @@ pub struct Attempt {
     pub end_time: Option<Timestamp>,
     /// How many workers it asked for.
     pub num_workers: u32,
+    /// What is reserved for its workers, as long as it lives; empty if nothing was asked for.
+    pub reservation: Vec<Bundle>,
     /// Its workers by world rank; empty until they are placed.
     pub workers: BTreeMap<u32, Worker>,
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{
     Actor, Attempt, AttemptStatus, EndReason, Event, EventKind, Exit, Phase, Refusal, RunRecord, Trail,
     Worker, WorkerStatus,
+    ledger::Bundle,
     names::cut_detail,
     verbs::{AttemptRunning, BeginAttempt, EndAttempt, WorkerChanges},
     worker::CONTROLLER_LOST,
@@ -12,13 +13,14 @@ use super::{
 use crate::base::{AttemptId, Invalid, Timestamp};
 
 impl RunRecord {
-    /// A worker group is being placed.
+    /// A worker group is being placed, with what was reserved for it.
     ///
     /// # Errors
     /// When the run has ended or another attempt is live. The same attempt again is not an error.
     pub fn begin_attempt(
         &mut self,
         body: BeginAttempt,
+        reservation: Vec<Bundle>,
         now: Timestamp,
         trail: &mut Trail,
     ) -> Result<(), Refusal> {
@@ -41,6 +43,7 @@ impl RunRecord {
             start_time: now,
             end_time: None,
             num_workers: body.num_workers,
+            reservation,
             workers: BTreeMap::new(),
         });
         self.enter(phase, Actor::Controller, None, now, trail);

@@ -107,6 +107,7 @@ impl RunRecord {
     pub fn come_back(&mut self, now: Timestamp, reason: &str, trail: &mut Trail) -> bool {
         let Some(concluded) = self.run.concluded.take() else { return false };
         let from = self.run.phase;
+        self.restore(Actor::Reconciler, now, trail);
         self.run.phase = concluded.phase;
         self.run.controller_state = concluded.controller_state;
         self.run.status_detail = None;
@@ -218,6 +219,8 @@ impl Conclusion {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -226,6 +229,7 @@ mod tests {
         base::{ActorId, AttemptId, RunId, secret::SigningKey},
         model::{
             commands::RegisterRun,
+            people::AnnotateRun,
             verbs::{
                 AttemptRunning, BeginAttempt, EndAttempt, NewWorker, SetState, WorkerChange, WorkerChanges,
             },
@@ -246,6 +250,9 @@ mod tests {
         Unconfirmed,
         ComeBack,
         TakeOver,
+        Annotate(u8),
+        Trash,
+        Restore,
     }
 
     fn ops() -> impl Strategy<Value = Op> {
@@ -264,6 +271,9 @@ mod tests {
             1 => Just(Op::Unconfirmed),
             2 => Just(Op::ComeBack),
             1 => Just(Op::TakeOver),
+            1 => any::<u8>().prop_map(Op::Annotate),
+            2 => Just(Op::Trash),
+            1 => Just(Op::Restore),
         ]
     }
 
@@ -280,12 +290,8 @@ mod tests {
         match op {
             Op::State(state) => record.set_state(SetState { state, status_detail: None }, now, trail),
             Op::Begin(num_workers) => {
-                let attempt_id = AttemptId::generate();
-                record.begin_attempt(
-                    BeginAttempt { attempt_id, num_workers, status_detail: None },
-                    now,
-                    trail,
-                )
+                let begun = BeginAttempt::unreserved(AttemptId::generate(), num_workers, None);
+                record.begin_attempt(begun, Vec::new(), now, trail)
             }
             Op::Running(n) => {
                 let workers = (0..n).map(worker).collect();
@@ -324,6 +330,15 @@ mod tests {
             }
             Op::ComeBack => {
                 record.come_back(now, "it spoke", trail);
+                Ok(())
+            }
+            Op::Annotate(n) => {
+                let tags = BTreeMap::from([(format!("k{}", n % 120), (n > 9).then(|| n.to_string()))]);
+                record.annotate(AnnotateRun { tags, ..AnnotateRun::default() }, now, trail)
+            }
+            Op::Trash => record.trash(now, trail),
+            Op::Restore => {
+                record.restore(Actor::User, now, trail);
                 Ok(())
             }
             Op::TakeOver => {

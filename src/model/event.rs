@@ -21,6 +21,10 @@ closed_enum! {
         Stop = "stop",
         /// Another controller took over, or the same one came back.
         Controller = "controller",
+        /// Somebody changed its name, notes or tags.
+        Annotation = "annotation",
+        /// It was put into the trash or taken out of it.
+        Trash = "trash",
     }
 }
 

@@ -127,6 +127,18 @@ impl Progress {
         self.last_values.iter().map(|(k, v)| (k.as_str(), v.value)).collect()
     }
 
+    /// The last value of each key at hand, as numbers.
+    #[must_use]
+    pub fn last_values(&self) -> Vec<(String, f64)> {
+        self.last_values.iter().map(|(key, last)| (key.clone(), last.value.0)).collect()
+    }
+
+    /// The last value of a key at hand.
+    #[must_use]
+    pub fn last_value(&self, key: &str) -> Option<f64> {
+        self.last_values.get(key).map(|last| last.value.0)
+    }
+
     /// Progress as it is shown at `now`; an ended run is not called stalled.
     #[must_use]
     pub fn view(&self, now: Timestamp, live: Live) -> ProgressView {

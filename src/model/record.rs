@@ -112,6 +112,9 @@ impl RunRecord {
             if run.end_time.is_some() || run.ended_by.is_some() || run.concluded.is_some() {
                 return Err("a live run has no end".into());
             }
+            if run.trashed_at.is_some() {
+                return Err("a live run is not in the trash".into());
+            }
             if self.controller.status == ActorStatus::Dead {
                 return Err("a live run has a live controller".into());
             }

@@ -43,6 +43,12 @@ pub enum Refusal {
     /// Another attempt of the run is live.
     #[error("attempt {0} is still live")]
     AttemptLive(AttemptId),
+    /// The run lives, and what was asked is for ended ones.
+    #[error("run {0} is live")]
+    RunLive(RunId),
+    /// What the attempt needs is not free right now.
+    #[error("{0}")]
+    NoResources(String),
     /// The input breaks a rule.
     #[error(transparent)]
     Invalid(#[from] Invalid),

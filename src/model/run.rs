@@ -62,6 +62,8 @@ pub struct Run {
     pub tags: BTreeMap<String, String>,
     /// Notes of people, Markdown.
     pub notes: Option<String>,
+    /// When it was put into the trash.
+    pub trashed_at: Option<Timestamp>,
     /// Hash of the registration's body, to tell a retry from another registration.
     pub body_hash: String,
 }

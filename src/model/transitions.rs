@@ -43,6 +43,7 @@ impl RunRecord {
                 framework_versions: body.framework_versions,
                 tags: body.tags,
                 notes: None,
+                trashed_at: None,
                 body_hash,
             },
             controller: Controller {

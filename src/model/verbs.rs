@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 use super::{
     AttemptStatus, ControllerState, EndReason, Exit, FirstFailure, RunStatus, WorkerStatus,
     commands::check_time,
+    ledger::{NodeOffer, Resources, check_resources},
     names::{check_document, check_name},
 };
 use crate::base::{ActorId, AttemptId, Invalid, Timestamp, limits};
@@ -58,7 +59,7 @@ pub struct SetState {
 }
 
 /// A worker group is being placed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BeginAttempt {
     /// Id of the attempt, chosen by the controller: the same id again is the same attempt.
@@ -69,9 +70,24 @@ pub struct BeginAttempt {
     /// One sentence about it.
     #[serde(default)]
     pub status_detail: Option<String>,
+    /// What each worker needs, `{"CPU": 1, "GPU": 1}`: reserved for the attempt until it ends, or refused. Nothing is
+    /// reserved if it is missing.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    pub resources_per_worker: Option<Resources>,
+    /// Nodes that the controller can place workers on besides the head's own, with what they have.
+    #[serde(default)]
+    #[schema(max_items = 10_000)]
+    pub nodes: Vec<NodeOffer>,
 }
 
 impl BeginAttempt {
+    /// An attempt for which nothing is reserved.
+    #[must_use]
+    pub fn unreserved(attempt_id: AttemptId, num_workers: u32, status_detail: Option<String>) -> Self {
+        Self { attempt_id, num_workers, status_detail, resources_per_worker: None, nodes: Vec::new() }
+    }
+
     /// Checks every rule of a new attempt.
     ///
     /// # Errors
@@ -83,7 +99,13 @@ impl BeginAttempt {
         if usize::try_from(self.num_workers).unwrap_or(usize::MAX) > limits::WORKERS {
             return Err(Invalid::over("num_workers", limits::WORKERS, "workers"));
         }
-        Ok(())
+        if let Some(each) = &self.resources_per_worker {
+            check_resources("resources_per_worker", each)?;
+        }
+        if self.nodes.len() > limits::NODES {
+            return Err(Invalid::over("nodes", limits::NODES, "nodes"));
+        }
+        self.nodes.iter().enumerate().try_for_each(|(i, node)| node.check(&format!("nodes[{i}]")))
     }
 }
 

@@ -9,13 +9,29 @@ use utoipa::ToSchema;
 use super::{
     Actor, Attempt, AttemptStatus, ControllerState, EndReason, Exit, FirstFailure, Phase, RunRecord,
     RunStatus, Worker, WorkerStatus,
+    closed_enum::closed_enum,
     commands::Dataset,
+    ledger::Bundle,
     metrics::MetricValue,
     progress::ProgressView,
     record::NumFailures,
     run::{ActorStatus, Stop},
 };
-use crate::base::{Timestamp, number};
+use crate::base::{Timestamp, host::WorkerStats, limits, number};
+
+closed_enum! {
+    /// What the runs of a list carry besides what they are.
+    Member {
+        /// Workers of the newest attempt.
+        Workers = "workers",
+        /// All attempts with their workers.
+        Attempts = "attempts",
+        /// What is known of the controller and the progress, and the last values of all metrics at hand.
+        Evidence = "evidence",
+        /// What the workers on the head's host use right now.
+        Stats = "stats",
+    }
+}
 
 /// A run as it stands in a list.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -58,8 +74,25 @@ pub struct TrainRun<'a> {
     pub num_failures: NumFailures,
     /// Labels.
     pub tags: &'a BTreeMap<String, String>,
-    /// Workers of the newest attempt, by world rank.
-    pub workers: Vec<WorkerView<'a>>,
+    /// Data sets that it reads.
+    pub datasets: &'a [Dataset],
+    /// Versions of frameworks.
+    pub framework_versions: &'a BTreeMap<String, String>,
+    /// What it was started with.
+    #[schema(value_type = Option<Object>)]
+    pub settings: Option<&'a Map<String, Value>>,
+    /// Notes of people, Markdown.
+    pub notes: Option<&'a str>,
+    /// The first failure.
+    pub first_failure: Option<&'a FirstFailure>,
+    /// Members that are null in a list because they are long; the run itself has them.
+    pub omitted: Vec<&'static str>,
+    /// When it was put into the trash.
+    pub trashed_at_ms: Option<Timestamp>,
+    /// Workers of the newest attempt, by world rank. In a list only if `include` has `workers`, which it has if it is
+    /// not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers: Option<Vec<WorkerView<'a>>>,
 }
 
 /// A worker.
@@ -90,6 +123,9 @@ pub struct WorkerView<'a> {
     pub resources: &'a Map<String, Value>,
     /// Where its log is, relative to the head's address.
     pub log_url: String,
+    /// What it uses right now; only if `include` has `stats`.
+    #[serde(flatten)]
+    pub stats: Option<WorkerStats>,
 }
 
 /// A run in full.
@@ -98,15 +134,6 @@ pub struct TrainRunDetail<'a> {
     /// What stands in the list.
     #[serde(flatten)]
     pub run: TrainRun<'a>,
-    /// What it was started with.
-    #[schema(value_type = Object)]
-    pub settings: &'a Map<String, Value>,
-    /// Data sets that it reads.
-    pub datasets: &'a [Dataset],
-    /// Versions of frameworks.
-    pub framework_versions: &'a BTreeMap<String, String>,
-    /// Notes of people, Markdown.
-    pub notes: Option<&'a str>,
     /// How many controllers it has had.
     pub epoch: u32,
     /// The stop that was asked for.
@@ -119,8 +146,6 @@ pub struct TrainRunDetail<'a> {
     pub last_metrics: BTreeMap<&'a str, MetricValue>,
     /// All attempts, oldest first.
     pub attempts: Vec<AttemptView<'a>>,
-    /// The first failure.
-    pub first_failure: Option<&'a FirstFailure>,
     /// The server's time of this answer.
     pub server_time_ms: Timestamp,
 }
@@ -144,6 +169,8 @@ pub struct AttemptView<'a> {
     pub end_time_ms: Option<Timestamp>,
     /// How many workers it asked for.
     pub num_workers: u32,
+    /// What is reserved for each worker for as long as the attempt lives; empty if nothing was asked for.
+    pub reservation: &'a [Bundle],
     /// Its workers by world rank.
     pub workers: Vec<WorkerView<'a>>,
 }
@@ -187,10 +214,59 @@ pub struct ContactEvidence {
     pub clock_skew_ms: Option<i64>,
 }
 
+/// A run as lists show it, JSON, whose last member are its workers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Document {
+    /// The JSON.
+    pub json: String,
+    /// Where in it the comma before `"workers"` stands.
+    pub workers_at: usize,
+}
+
+/// What single workers use right now, by attempt ordinal and world rank.
+pub type StatsOf = BTreeMap<(u32, u32), WorkerStats>;
+
 impl RunRecord {
-    /// The run as it stands in a list. Nothing in it changes by the clock alone.
+    /// The run as it stands in a list: what is long is left out. Nothing in it changes by the clock alone.
     #[must_use]
-    pub fn view(&self) -> TrainRun<'_> {
+    pub fn listed(&self) -> TrainRun<'_> {
+        let mut view = self.view(&StatsOf::new());
+        let mut omit = |name, long: bool| {
+            if long {
+                view.omitted.push(name);
+            }
+            long
+        };
+        if omit("settings", is_long(&self.run.settings)) {
+            view.settings = None;
+        }
+        if omit("notes", is_long(&self.run.notes)) {
+            view.notes = None;
+        }
+        if omit("first_failure", is_long(&self.run.first_failure)) {
+            view.first_failure = None;
+        }
+        view
+    }
+
+    /// The run as it stands in a list, ready-made.
+    #[must_use]
+    pub fn document(&self) -> Document {
+        let mut view = self.listed();
+        let workers = view.workers.take();
+        // A view holds nothing that JSON cannot.
+        let mut json = serde_json::to_string(&view).unwrap_or_default();
+        json.pop();
+        let workers_at = json.len();
+        json.push_str(",\"workers\":");
+        json.push_str(&serde_json::to_string(&workers).unwrap_or_default());
+        json.push('}');
+        Document { json, workers_at }
+    }
+
+    /// The run with all that lists may leave out.
+    #[must_use]
+    pub fn view<'a>(&'a self, stats: &StatsOf) -> TrainRun<'a> {
         let run = &self.run;
         TrainRun {
             id: run.id.as_str(),
@@ -212,30 +288,38 @@ impl RunRecord {
             num_attempts: self.attempts.len(),
             num_failures: self.num_failures(),
             tags: &run.tags,
-            workers: self.newest_attempt().map(|a| self.worker_views(a)).unwrap_or_default(),
+            datasets: &run.datasets,
+            framework_versions: &run.framework_versions,
+            settings: Some(&run.settings),
+            notes: run.notes.as_deref(),
+            first_failure: run.first_failure.as_ref(),
+            omitted: Vec::new(),
+            trashed_at_ms: run.trashed_at,
+            workers: Some(self.newest_attempt().map(|a| self.worker_views(a, stats)).unwrap_or_default()),
         }
     }
 
     /// All attempts as they are shown.
     #[must_use]
-    pub fn attempt_views(&self) -> Vec<AttemptView<'_>> {
-        self.attempts
-            .iter()
-            .map(|a| AttemptView {
-                attempt_id: a.id.as_str(),
-                ordinal: a.ordinal,
-                status: a.status,
-                end_reason: a.end_reason,
-                status_detail: a.status_detail.as_deref(),
-                start_time_ms: a.start_time,
-                end_time_ms: a.end_time,
-                num_workers: a.num_workers,
-                workers: self.worker_views(a),
-            })
-            .collect()
+    pub fn attempt_views<'a>(&'a self, stats: &StatsOf) -> Vec<AttemptView<'a>> {
+        let view = |a: &'a Attempt| AttemptView {
+            attempt_id: a.id.as_str(),
+            ordinal: a.ordinal,
+            status: a.status,
+            end_reason: a.end_reason,
+            status_detail: a.status_detail.as_deref(),
+            start_time_ms: a.start_time,
+            end_time_ms: a.end_time,
+            num_workers: a.num_workers,
+            reservation: &a.reservation,
+            workers: self.worker_views(a, stats),
+        };
+        self.attempts.iter().map(view).collect()
     }
 
-    fn worker_views<'a>(&'a self, attempt: &'a Attempt) -> Vec<WorkerView<'a>> {
+    /// The workers of an attempt as they are shown.
+    #[must_use]
+    pub fn worker_views<'a>(&'a self, attempt: &'a Attempt, stats: &StatsOf) -> Vec<WorkerView<'a>> {
         let view = |w: &'a Worker| WorkerView {
             actor_id: w.actor_id.as_str(),
             world_rank: w.world_rank,
@@ -249,7 +333,12 @@ impl RunRecord {
             exit: w.exit.as_ref(),
             resources: &w.resources,
             log_url: format!("api/train/runs/{}/logs/{}/{}", self.run.id, attempt.ordinal, w.world_rank),
+            stats: stats.get(&(attempt.ordinal, w.world_rank)).cloned(),
         };
         attempt.workers.values().map(view).collect()
     }
+}
+
+fn is_long(member: &impl Serialize) -> bool {
+    serde_json::to_vec(member).is_ok_and(|json| json.len() > limits::LISTED_BYTES)
 }

@@ -3,42 +3,31 @@
 
 use std::{
     collections::HashMap,
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicI64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
-use bytes::Bytes;
-use parking_lot::RwLock;
 use tokio::{
     sync::mpsc,
     time::{Instant, MissedTickBehavior, interval, sleep_until},
 };
-use tracing::{error, info, warn};
+use tracing::{error, warn};
 
 use super::{
-    StateError, StateHandle,
+    StateError,
     command::Command,
-    data_dir::{DataDir, DataDirLock},
+    data_dir::DataDirLock,
     group::{Around, Group},
-    hub::Hub,
-    index::RunIndex,
-    live::LiveMap,
-    processes::ProcessWatch,
     shared::{SWEEP, Shared},
     working_set::WorkingSet,
 };
 use crate::{
-    base::{Clock, RunId, Tasks, error::chain, number, secret::SigningKey},
-    model::{Phase, RunStatus},
-    store::{self, ListedRun, Writer},
+    base::{Clock, RunId, error::chain, number},
+    store::{self, Writer},
 };
 
 /// Commands that may wait; more are told to come again.
-const MAILBOX: usize = 8192;
+pub(super) const MAILBOX: usize = 8192;
 /// Commands of one commit at the most.
 const GROUP: usize = 1024;
 /// A sweep that is this late means that the head itself stood still, so its silence says nothing of the controllers.
@@ -46,97 +35,32 @@ const SUSPENDED: Duration = Duration::from_secs(5);
 /// Ticks about a run's metrics are at least this far apart.
 const METRIC_TICK: Duration = Duration::from_millis(200);
 
-/// What the StateActor needs.
-#[derive(Debug)]
-pub struct StateOptions {
-    /// Where its store lies.
-    pub data_dir: DataDir,
-    /// The directory's lock.
-    pub lock: DataDirLock,
-    /// Where it takes time from.
-    pub clock: Arc<dyn Clock>,
-}
-
-/// The running StateActor.
-#[derive(Debug)]
-pub struct StateTask {
-    tasks: Tasks,
-}
-
-impl StateTask {
-    /// Finishes what waits, folds the WAL and lets go of the data directory. Returns whether that was in time.
-    pub async fn shutdown(self, limit: Duration) -> bool {
-        self.tasks.shutdown("the store", limit).await
-    }
-}
-
-/// Opens the store and starts the StateActor.
-///
-/// # Errors
-/// When the store cannot be opened or is of a later version.
-pub async fn start(options: StateOptions) -> Result<(StateHandle, StateTask), StateError> {
-    let StateOptions { data_dir, lock, clock } = options;
-    let path: PathBuf = data_dir.database();
-    let (mut writer, reader) = store::open(&path).await?;
-    let io = |e: std::io::Error| StateError::Unavailable(e.to_string());
-    let key = match writer.head_value("signing_key").await?.as_deref().and_then(SigningKey::from_hex) {
-        Some(key) => key,
-        None => {
-            let key = SigningKey::generate().map_err(io)?;
-            writer.set_head_value("signing_key", key.to_hex()).await?;
-            key
-        }
-    };
-    let index = RunIndex::new(writer.listed_runs().await?);
-    let shared = Arc::new(Shared {
-        data_dir,
-        index: RwLock::new(index),
-        live: LiveMap::default(),
-        hub: Hub::new(),
-        processes: ProcessWatch::new().map_err(io)?,
-        reader,
-        next_due_ms: AtomicI64::new(i64::MAX),
-        concluding: AtomicBool::new(false),
-        last_look_ms: AtomicI64::new(number::millis(clock.monotonic())),
-        last_sweep_ms: AtomicI64::new(clock.now().as_ms()),
-        failures: AtomicI64::new(0),
-        broken: RwLock::new(None),
-        clock,
-    });
-    let monotonic = shared.clock.monotonic();
-    let set = WorkingSet::load(&mut writer, key, &shared.live, &shared.processes, monotonic).await?;
-    info!("the store is open: {} live runs", set.records.len());
-    let (sender, mailbox) = mpsc::channel(MAILBOX);
-    let actor = Actor {
-        writer,
-        set,
-        shared: Arc::clone(&shared),
-        mailbox,
-        stale: false,
-        ticks: HashMap::new(),
-        _lock: lock,
-    };
-    actor.publish_next_due();
-    let tasks = Tasks::new();
-    let stop = tasks.stopping();
-    drop(tasks.spawn(actor.run(stop)));
-    Ok((StateHandle::new(sender, shared), StateTask { tasks }))
-}
-
-struct Actor {
+pub(super) struct Actor {
     writer: Writer,
     set: WorkingSet,
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     mailbox: mpsc::Receiver<Command>,
     /// A commit failed: memory must be read again before the next one.
     stale: bool,
     /// Runs with points that browsers have not been told of.
-    ticks: HashMap<RunId, usize>,
+    pub(super) ticks: HashMap<RunId, usize>,
     _lock: DataDirLock,
 }
 
 impl Actor {
-    async fn run(mut self, stop: tokio_util::sync::CancellationToken) {
+    pub(super) fn new(
+        writer: Writer,
+        set: WorkingSet,
+        shared: Arc<Shared>,
+        mailbox: mpsc::Receiver<Command>,
+        lock: DataDirLock,
+    ) -> Self {
+        let actor = Self { writer, set, shared, mailbox, stale: false, ticks: HashMap::new(), _lock: lock };
+        actor.publish_next_due();
+        actor
+    }
+
+    pub(super) async fn run(mut self, stop: tokio_util::sync::CancellationToken) {
         let ended = self
             .shared
             .processes
@@ -206,21 +130,22 @@ impl Actor {
             processes: &shared.processes,
             now: shared.clock.now(),
             monotonic: shared.clock.monotonic(),
+            ledger: &shared.ledger,
         };
         self.forgive_own_absence(around.monotonic);
         let mut group = Group::default();
         let looks = look == Look::Now || commands.iter().any(|c| matches!(c, Command::Reconcile { .. }));
         shared.concluding.store(looks, Ordering::Release);
+        shared.counters.commands.add(number::size(commands.len()));
         for command in commands.drain(..) {
             self.set.apply(command, &mut group, around);
         }
         if look == Look::Now {
             self.set.reconcile(&mut group, around);
         }
-        let listed = group.seal(&mut self.set);
+        let listed = group.seal(&mut self.set, around);
         let batch = std::mem::take(&mut group.batch);
-        let result =
-            if batch.is_empty() { Ok(()) } else { self.writer.commit(batch).await.map_err(StateError::from) };
+        let result = if batch.is_empty() { Ok(()) } else { self.commit(batch).await };
         match result {
             Ok(()) => {
                 self.publish(&group, listed);
@@ -242,19 +167,20 @@ impl Actor {
         self.publish_next_due();
     }
 
+    async fn commit(&mut self, batch: store::Batch) -> Result<(), StateError> {
+        let begun = Instant::now();
+        let result = self.writer.commit(batch).await.map_err(StateError::from);
+        let counters = &self.shared.counters;
+        counters.commits.add(1);
+        counters.commit_us.add(u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX));
+        result
+    }
+
     /// Has all records at hand that the commands need.
     async fn prepare(&mut self, commands: &[Command]) -> Result<(), StateError> {
         if self.stale {
-            let shared = &self.shared;
-            let now = shared.clock.monotonic();
-            self.set = WorkingSet::load(
-                &mut self.writer,
-                self.set.key.clone(),
-                &shared.live,
-                &shared.processes,
-                now,
-            )
-            .await?;
+            let key = self.set.key.clone();
+            self.set = WorkingSet::load(&mut self.writer, key, &self.shared).await?;
             self.stale = false;
         }
         for command in commands {
@@ -281,56 +207,6 @@ impl Actor {
             warn!("the head stood still for {away:?}: all leases start anew");
             self.set.leases.renew_all(now);
             self.set.stops.renew_all(now);
-        }
-    }
-
-    fn publish(&mut self, group: &Group, listed: Vec<ListedRun>) {
-        for run in listed {
-            let (id, status) = (run.id.clone(), run.status);
-            let frame = self.run_frame(&run);
-            self.shared.index.write().put(run);
-            self.shared.hub.publish(&id, "run", frame);
-            if let Some(trail) = group.touched.get(&id) {
-                for event in &trail.events {
-                    let json = serde_json::to_vec(event).unwrap_or_default();
-                    self.shared.hub.publish(&id, "trail", Bytes::from(json));
-                    if event.kind == crate::model::EventKind::Run {
-                        log_phase(&id, event);
-                    }
-                }
-            }
-            if status != RunStatus::Started {
-                self.ticks.remove(&id);
-            }
-        }
-        for (run, points) in &group.reported {
-            *self.ticks.entry(run.clone()).or_default() += points;
-        }
-    }
-
-    /// The run as it is listed, and how far it is.
-    fn run_frame(&self, run: &ListedRun) -> Bytes {
-        let facts = self.shared.live.get(&run.id);
-        let progress = serde_json::json!({
-            "last_step": facts.as_ref().and_then(|f| f.progress.last_step()),
-            "last_report_ms": facts.as_ref().and_then(|f| f.progress.last_report()),
-        });
-        let open = run.doc.strip_suffix('}').unwrap_or(&run.doc);
-        Bytes::from(format!("{open},\"progress\":{progress}}}"))
-    }
-
-    fn publish_ticks(&mut self) {
-        let now = self.shared.clock.now();
-        for (run, points) in self.ticks.drain() {
-            let Some(facts) = self.shared.live.get(&run) else { continue };
-            let tick = serde_json::json!({
-                "run_id": run,
-                "last_step": facts.progress.last_step(),
-                "time_ms": now,
-                "last_metrics": facts.progress.last_metrics(),
-                "points": points,
-            });
-            self.shared.hub.publish(&run, "metrics", Bytes::from(tick.to_string()));
         }
     }
 
@@ -367,14 +243,4 @@ impl Actor {
 enum Look {
     IfAsked,
     Now,
-}
-
-fn log_phase(run: &RunId, event: &crate::model::Event) {
-    let to = event.to.as_deref().unwrap_or_default();
-    let by = event.by;
-    let ended = to.parse::<Phase>().is_ok_and(Phase::is_terminal);
-    if ended || event.from.is_none() {
-        let why = event.reason.as_ref().map(|r| format!(": {r}")).unwrap_or_default();
-        info!(run.id = %run, run.phase = to, "run {run} is now {to}, by the {by}{why}");
-    }
 }

@@ -1,21 +1,22 @@
 //! Deciding: a plain function from a command and the records in memory to changed records, rows to write and an answer
 //! to send once they are written. No I/O, no waiting.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     StateError,
-    command::{Command, Points},
+    command::{Command, Edit, Points},
     group::{Around, Group},
     working_set::{WorkingSet, stop_limit},
 };
 use crate::{
     base::{Invalid, RunId, Secret, limits},
     model::{
-        Refusal, RunRecord, Trail,
+        Actor, Refusal, RunRecord, Trail,
         commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration, StopRun},
+        ledger::{Bundle, Shortage},
         progress::Progress,
-        verbs::RunVerb,
+        verbs::{BeginAttempt, RunVerb},
     },
     store::metrics::{PointRow, WriterRow},
 };
@@ -36,6 +37,14 @@ impl WorkingSet {
             Command::Stop { run, body, reply } => {
                 let result = self.stop(&run, body, group, around);
                 group.answer_listed(reply, run, result.map_err(Into::into), |ack| ack);
+            }
+            Command::Edit { run, edit, reply } => {
+                let result = self.edit(&run, edit, group, around.now);
+                group.answer_listed(reply, run, result.map_err(Into::into), |ack| ack);
+            }
+            Command::Purge { runs, reply } => {
+                let purged = runs.into_iter().filter(|run| self.purge(run, group)).collect();
+                group.answer(reply, Ok(purged));
             }
             Command::Report { run, token, points, reply } => {
                 let result = self.report(&run, &token, points, group, around).map_err(Into::into);
@@ -114,7 +123,11 @@ impl WorkingSet {
         group: &mut Group,
         around: Around<'_>,
     ) -> Result<(), Refusal> {
-        self.authorized(id, token)?;
+        let record = self.authorized(id, token)?;
+        let reservation = match &verb {
+            RunVerb::BeginAttempt(body) => reserve(record, body, group, around)?,
+            _ => Vec::new(),
+        };
         // An end has its own way of coming back, after which its word stands.
         if !matches!(verb, RunVerb::End(_)) {
             self.heard_of(id, None, "the controller was heard of again", group, around);
@@ -125,9 +138,12 @@ impl WorkingSet {
         let now = around.now;
         match verb {
             RunVerb::SetState(body) => record.set_state(body, now, &mut trail)?,
-            RunVerb::BeginAttempt(body) => record.begin_attempt(body, now, &mut trail)?,
+            RunVerb::BeginAttempt(body) => record.begin_attempt(body, reservation, now, &mut trail)?,
             RunVerb::AttemptRunning(attempt, body) => {
-                record.attempt_running(&attempt, body, now, &mut trail)?
+                let nodes: BTreeSet<(String, String)> =
+                    body.workers.iter().map(|w| (w.node_id.clone(), w.node_ip.clone())).collect();
+                record.attempt_running(&attempt, body, now, &mut trail)?;
+                note_nodes(&nodes, group, around);
             }
             RunVerb::ChangeWorkers(attempt, body) => {
                 record.change_workers(&attempt, body, now, &mut trail)?
@@ -135,6 +151,7 @@ impl WorkingSet {
             RunVerb::EndAttempt(attempt, body) => record.end_attempt(&attempt, body, now, &mut trail)?,
             RunVerb::End(body) => record.end(*body, now, &mut trail)?,
         }
+        around.account(record);
         let ended = record.run.phase.is_terminal();
         if moves_state || !trail.events.is_empty() {
             merge(group.touched.entry(id.clone()).or_default(), trail);
@@ -160,6 +177,41 @@ impl WorkingSet {
         }
         merge(group.touched.entry(id.clone()).or_default(), trail);
         Ok(())
+    }
+
+    fn edit(
+        &mut self,
+        id: &RunId,
+        edit: Edit,
+        group: &mut Group,
+        now: crate::base::Timestamp,
+    ) -> Result<(), Refusal> {
+        let record = self.records.get_mut(id).ok_or_else(|| Refusal::RunNotFound(id.clone()))?;
+        let mut trail = Trail::default();
+        match edit {
+            Edit::Annotate(body) => record.annotate(body, now, &mut trail)?,
+            Edit::Trash => record.trash(now, &mut trail)?,
+            Edit::Restore => record.restore(Actor::User, now, &mut trail),
+        }
+        if !trail.events.is_empty() {
+            merge(group.touched.entry(id.clone()).or_default(), trail);
+        }
+        Ok(())
+    }
+
+    /// Deletes a run that is in the trash. One that changed in this very group waits for another time, so that nothing
+    /// of it is written after its end.
+    fn purge(&mut self, id: &RunId, group: &mut Group) -> bool {
+        let trashed = self.records.get(id).is_some_and(|record| record.run.trashed_at.is_some());
+        let purged = trashed && !group.touched.contains_key(id);
+        if purged {
+            self.records.remove(id);
+            self.metrics.remove(id);
+            self.rested.remove(id);
+            group.batch.purge(id);
+            group.purged.push(id.clone());
+        }
+        purged
     }
 
     fn report(
@@ -243,6 +295,40 @@ impl WorkingSet {
     }
 }
 
+/// What is reserved for a new attempt, if it asks for anything and is new.
+fn reserve(
+    record: &RunRecord,
+    body: &BeginAttempt,
+    group: &mut Group,
+    around: Around<'_>,
+) -> Result<Vec<Bundle>, Refusal> {
+    let refused = record.run.phase.is_terminal() || record.live_attempt().is_some();
+    if refused || record.attempt(&body.attempt_id).is_ok() {
+        return Ok(Vec::new());
+    }
+    let mut ledger = around.ledger.write();
+    for offer in &body.nodes {
+        if ledger.know(offer) {
+            group.batch.node(offer, around.now);
+        }
+    }
+    let Some(each) = &body.resources_per_worker else { return Ok(Vec::new()) };
+    ledger.place(body.num_workers, each).map_err(|shortage| match shortage {
+        Shortage::Never(why) => Invalid::rule("resources_per_worker", why).into(),
+        Shortage::NotNow(why) => Refusal::NoResources(why),
+    })
+}
+
+/// Takes note of nodes that workers are on.
+fn note_nodes(nodes: &BTreeSet<(String, String)>, group: &mut Group, around: Around<'_>) {
+    let mut ledger = around.ledger.write();
+    for (node_id, node_ip) in nodes {
+        if let Some(offer) = ledger.seen(node_id, node_ip) {
+            group.batch.node(&offer, around.now);
+        }
+    }
+}
+
 fn merge(into: &mut Trail, from: Trail) {
     let Trail { events, attempts, workers } = from;
     into.events.extend(events);
@@ -261,6 +347,8 @@ pub(crate) const fn slug(refusal: &Refusal) -> &'static str {
         Refusal::WrongToken => "wrong-token",
         Refusal::IllegalTransition { .. } => "illegal-transition",
         Refusal::AttemptLive(_) => "attempt-live",
+        Refusal::RunLive(_) => "run-live",
+        Refusal::NoResources(_) => "no-resources",
         Refusal::Invalid(_) => "invalid",
     }
 }

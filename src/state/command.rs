@@ -8,6 +8,7 @@ use crate::{
     model::{
         commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration, StopRun},
         metrics::Point,
+        people::AnnotateRun,
         verbs::RunVerb,
     },
 };
@@ -23,6 +24,14 @@ pub(super) struct Points {
     pub(super) attempt: u32,
     pub(super) rank: u32,
     pub(super) points: Vec<Point>,
+}
+
+/// What people may do to a run besides stopping it.
+#[derive(Debug)]
+pub(super) enum Edit {
+    Annotate(AnnotateRun),
+    Trash,
+    Restore,
 }
 
 /// One command, typed.
@@ -54,6 +63,17 @@ pub(super) enum Command {
         body: StopRun,
         reply: Reply<Ack>,
     },
+    /// What people do to an ended run, or to a run's annotations.
+    Edit {
+        run: RunId,
+        edit: Edit,
+        reply: Reply<Ack>,
+    },
+    /// Delete runs for good that are in the trash; how many were.
+    Purge {
+        runs: Vec<RunId>,
+        reply: Reply<Vec<RunId>>,
+    },
     /// Bring the records in line with what is known of the controllers.
     Reconcile {
         reply: Reply<()>,
@@ -67,7 +87,9 @@ impl Command {
             Self::Register { run, .. }
             | Self::Verb { run, .. }
             | Self::Report { run, .. }
-            | Self::Stop { run, .. } => vec![run.clone()],
+            | Self::Stop { run, .. }
+            | Self::Edit { run, .. } => vec![run.clone()],
+            Self::Purge { runs, .. } => runs.clone(),
             Self::Heartbeats { beats, .. } => beats.iter().map(|b| b.run_id.clone()).collect(),
             Self::Reconcile { .. } => Vec::new(),
         }
@@ -78,7 +100,10 @@ impl Command {
         // A caller that is gone needs no answer.
         match self {
             Self::Register { reply, .. } => drop(reply.send(Err(error))),
-            Self::Verb { reply, .. } | Self::Stop { reply, .. } => drop(reply.send(Err(error))),
+            Self::Verb { reply, .. } | Self::Stop { reply, .. } | Self::Edit { reply, .. } => {
+                drop(reply.send(Err(error)));
+            }
+            Self::Purge { reply, .. } => drop(reply.send(Err(error))),
             Self::Report { reply, .. } => drop(reply.send(Err(error))),
             Self::Heartbeats { reply, .. } => drop(reply.send(Err(error))),
             Self::Reconcile { reply } => drop(reply.send(Err(error))),

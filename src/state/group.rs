@@ -2,13 +2,15 @@
 
 use std::{collections::HashMap, time::Duration};
 
+use parking_lot::RwLock;
+
 use super::{
     Ack, StateError, command::Reply, index::RunIndex, live::LiveMap, processes::ProcessWatch,
     working_set::WorkingSet,
 };
 use crate::{
-    base::{RunId, Timestamp},
-    model::Trail,
+    base::{RunId, Timestamp, number},
+    model::{RunRecord, Trail, ledger::Ledger},
     store::{Batch, ListedRun},
 };
 
@@ -22,6 +24,10 @@ pub(super) struct Group {
     pub(super) visited: Vec<RunId>,
     /// Runs whose progress moved, for the ticks to browsers; with the points that came.
     pub(super) reported: HashMap<RunId, usize>,
+    /// Runs that were deleted.
+    pub(super) purged: Vec<RunId>,
+    /// Last metric values of runs that came to rest.
+    pub(super) last_values: HashMap<RunId, Vec<(String, f64)>>,
     answers: Vec<Answer>,
 }
 
@@ -35,6 +41,18 @@ pub(super) struct Around<'a> {
     pub(super) processes: &'a ProcessWatch,
     pub(super) now: Timestamp,
     pub(super) monotonic: Duration,
+    pub(super) ledger: &'a RwLock<Ledger>,
+}
+
+impl Around<'_> {
+    /// The ledger follows the run's live attempt.
+    pub(super) fn account(&self, record: &RunRecord) {
+        let bundles = record.live_attempt().map(|a| a.reservation.as_slice()).unwrap_or_default();
+        let known = self.ledger.read().holds(&record.run.id);
+        if known || !bundles.is_empty() {
+            self.ledger.write().set(&record.run.id, bundles);
+        }
+    }
 }
 
 impl Group {
@@ -72,12 +90,12 @@ impl Group {
     }
 
     /// Collects the rows of all runs that changed; gives the lists' new entries.
-    pub(super) fn seal(&mut self, set: &mut WorkingSet) -> Vec<ListedRun> {
+    pub(super) fn seal(&mut self, set: &mut WorkingSet, around: Around<'_>) -> Vec<ListedRun> {
         let mut listed = Vec::new();
         for (id, trail) in &mut self.touched {
             let Some(record) = set.records.get(id) else { continue };
-            // A view holds nothing that JSON cannot.
-            let doc = serde_json::to_string(&record.view()).unwrap_or_default();
+            around.account(record);
+            let doc = record.document();
             for event in &mut trail.events {
                 event.id = set.next_event_id;
                 set.next_event_id += 1;
@@ -86,10 +104,16 @@ impl Group {
             trail.events.iter().for_each(|event| self.batch.event(event));
             let run = &record.run;
             listed.push(ListedRun {
-                texts: ListedRun::texts(id, &run.name, run.job_id.as_deref(), &run.tags),
                 id: id.clone(),
                 start_time: run.start_time,
+                duration_ms: run.duration().map(number::millis),
                 status: run.status(),
+                name: run.name.clone(),
+                job_id: run.job_id.clone(),
+                experiment: run.experiment.clone(),
+                tags: run.tags.clone(),
+                trashed: run.trashed_at.is_some(),
+                values: self.last_values.remove(id),
                 doc,
             });
         }

@@ -1,21 +1,26 @@
 //! The handle: the public verbs. Ids and times are made here, bodies are checked here, and everything that returns runs
 //! is reconciled first.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
     StateError, Subscription,
-    command::{Command, Points, Reply},
+    command::{Command, Edit, Points, Reply},
+    counters::StateFigures,
     shared::Shared,
 };
 use crate::{
-    base::{Invalid, RunId, Secret, Timestamp, limits},
+    base::{Invalid, RunId, Secret, Timestamp, limits, number},
     model::{
         commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration, StopRun},
         metrics::ReportBatch,
+        people::AnnotateRun,
         verbs::RunVerb,
     },
 };
@@ -104,6 +109,41 @@ impl StateHandle {
         self.ask(|reply| Command::Stop { run: run.clone(), body, reply }).await
     }
 
+    /// Changes name, notes or tags of a run.
+    ///
+    /// # Errors
+    /// When a rule is broken, or there is no such run.
+    pub async fn annotate(&self, run: &RunId, body: AnnotateRun) -> Result<Ack, StateError> {
+        body.check().map_err(refused)?;
+        self.edit(run, Edit::Annotate(body)).await
+    }
+
+    /// Puts an ended run into the trash: lists do not show it any more, nothing of it is lost.
+    ///
+    /// # Errors
+    /// When there is no such run, or it lives.
+    pub async fn trash(&self, run: &RunId) -> Result<Ack, StateError> {
+        self.reconcile().await?;
+        self.edit(run, Edit::Trash).await
+    }
+
+    /// Takes a run out of the trash.
+    ///
+    /// # Errors
+    /// When there is no such run.
+    pub async fn restore(&self, run: &RunId) -> Result<Ack, StateError> {
+        self.edit(run, Edit::Restore).await
+    }
+
+    /// Deletes for good those of these runs that are in the trash; which ones that were.
+    pub(super) async fn purge(&self, runs: Vec<RunId>) -> Result<Vec<RunId>, StateError> {
+        self.ask(|reply| Command::Purge { runs, reply }).await
+    }
+
+    async fn edit(&self, run: &RunId, edit: Edit) -> Result<Ack, StateError> {
+        self.ask(|reply| Command::Edit { run: run.clone(), edit, reply }).await
+    }
+
     /// Brings the records in line with what is known of the controllers, if anything can be due.
     ///
     /// # Errors
@@ -124,6 +164,42 @@ impl StateHandle {
     #[must_use]
     pub fn subscribe(&self, last_event_id: Option<&str>) -> Subscription {
         self.shared.hub.subscribe(last_event_id)
+    }
+
+    /// How many streams of events are open.
+    #[must_use]
+    pub fn listeners(&self) -> usize {
+        self.shared.hub.listeners()
+    }
+
+    /// Takes note of a stream that was too slow and had to start anew.
+    pub fn count_reset(&self) {
+        self.shared.counters.stream_resets.add(1);
+    }
+
+    /// Counts and gauges for operators.
+    #[must_use]
+    pub fn figures(&self) -> StateFigures {
+        let shared = &self.shared;
+        let counters = &shared.counters;
+        let index = shared.index.read();
+        let millis = |ms: i64| number::float(ms) / 1000.0;
+        StateFigures {
+            commands: counters.commands.get(),
+            commits: counters.commits.get(),
+            commit_seconds: Duration::from_micros(counters.commit_us.get()).as_secs_f64(),
+            points: counters.points.get(),
+            events: counters.events.get(),
+            stream_resets: counters.stream_resets.get(),
+            streams: shared.hub.listeners(),
+            purged: counters.purged.get(),
+            runs: index.counts(),
+            trashed: index.trashed(),
+            failures: shared.failures.load(Ordering::Relaxed),
+            sweep_age_seconds: millis(shared.clock.now().as_ms() - shared.last_sweep().as_ms()),
+            waiting: self.sender.max_capacity() - self.sender.capacity(),
+            mailbox: self.sender.max_capacity(),
+        }
     }
 
     /// The server's time.

@@ -1,7 +1,12 @@
 //! Events as they happen: a bounded ring to resume from and a bounded channel to each reader. A reader that is too slow
-//! is told to start anew; it never holds anything up.
+//! is told to start anew; it never holds anything up. A frame's text is made once, however many read it, and not at all
+//! when nobody has listened for a while.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -11,6 +16,8 @@ use crate::base::RunId;
 
 /// Frames that can be resumed from, and that a reader may be behind.
 const KEPT: usize = 8192;
+/// A reader that was away for longer starts anew.
+const AWAY: Duration = Duration::from_secs(600);
 
 /// One event on its way to browsers.
 #[derive(Clone, Debug)]
@@ -19,10 +26,8 @@ pub struct Frame {
     pub seq: u64,
     /// The run it is about.
     pub run: RunId,
-    /// `run`, `trail` or `metrics`.
-    pub event: &'static str,
-    /// JSON.
-    pub data: Bytes,
+    /// The frame as server-sent events have it, with its id.
+    pub text: Bytes,
 }
 
 /// What a reader gets: what it missed, then what comes.
@@ -49,22 +54,32 @@ pub(crate) struct Hub {
 struct Ring {
     last_seq: u64,
     frames: VecDeque<Arc<Frame>>,
+    /// When somebody last listened.
+    listened: Option<Instant>,
 }
 
 impl Hub {
     pub(crate) fn new() -> Self {
         Self {
             boot: uuid::Uuid::now_v7().simple().to_string(),
-            ring: Mutex::new(Ring { last_seq: 0, frames: VecDeque::new() }),
+            ring: Mutex::new(Ring { last_seq: 0, frames: VecDeque::new(), listened: None }),
             sender: broadcast::Sender::new(KEPT),
         }
     }
 
-    /// Sends a frame to everybody who listens.
-    pub(crate) fn publish(&self, run: &RunId, event: &'static str, data: Bytes) {
+    /// Sends a frame to everybody who listens; `data` makes its JSON, which has no line breaks.
+    pub(crate) fn publish(&self, run: &RunId, event: &'static str, data: impl FnOnce() -> String) {
         let mut ring = self.ring.lock();
         ring.last_seq += 1;
-        let frame = Arc::new(Frame { seq: ring.last_seq, run: run.clone(), event, data });
+        if self.sender.receiver_count() > 0 {
+            ring.listened = Some(Instant::now());
+        } else if ring.listened.is_none_or(|at| at.elapsed() > AWAY) {
+            ring.frames.clear();
+            return;
+        }
+        let seq = ring.last_seq;
+        let text = format!("id: {}-{seq}\nevent: {event}\ndata: {}\n\n", self.boot, data());
+        let frame = Arc::new(Frame { seq, run: run.clone(), text: text.into() });
         if ring.frames.len() == KEPT {
             ring.frames.pop_front();
         }
@@ -73,9 +88,15 @@ impl Hub {
         let _ = self.sender.send(frame);
     }
 
+    /// How many listen.
+    pub(crate) fn listeners(&self) -> usize {
+        self.sender.receiver_count()
+    }
+
     /// Begins to listen, after the position `last_event_id` (`BOOT-SEQ`) if it is given.
     pub(crate) fn subscribe(&self, last_event_id: Option<&str>) -> Subscription {
-        let ring = self.ring.lock();
+        let mut ring = self.ring.lock();
+        ring.listened = Some(Instant::now());
         let missed = match last_event_id {
             None => Some(Vec::new()),
             Some(id) => self.position(id).and_then(|seq| {
@@ -108,7 +129,7 @@ mod tests {
         let run = RunId::generate();
         let first = hub.subscribe(None);
         for _ in 0..10 {
-            hub.publish(&run, "run", Bytes::new());
+            hub.publish(&run, "run", String::new);
         }
         let at = |seq: u64| format!("{}-{seq}", first.boot);
         let seqs = |s: Subscription| s.missed.map(|m| m.iter().map(|f| f.seq).collect::<Vec<_>>());
@@ -118,7 +139,7 @@ mod tests {
             assert_eq!(seqs(hub.subscribe(Some(&lost))), None, "{lost}");
         }
         for _ in 0..KEPT {
-            hub.publish(&run, "run", Bytes::new());
+            hub.publish(&run, "run", String::new);
         }
         assert_eq!(seqs(hub.subscribe(Some(&at(9)))), None);
         assert_eq!(hub.subscribe(Some(&at(10))).missed.map(|m| m.len()), Some(KEPT));

@@ -34,6 +34,11 @@ impl LiveMap {
         self.0.read().get(run).cloned()
     }
 
+    /// The last value of a run's metric.
+    pub(crate) fn last_value(&self, run: &RunId, key: &str) -> Option<f64> {
+        self.0.read().get(run)?.progress.last_value(key)
+    }
+
     pub(crate) fn put(&self, run: &RunId, facts: LiveFacts) {
         self.0.write().insert(run.clone(), facts);
     }

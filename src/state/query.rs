@@ -1,24 +1,19 @@
 //! Queries: what is shown is what is stored, reconciled first.
 
-use std::{collections::BTreeMap, fmt::Write, sync::Arc};
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{
-    StateError, StateHandle,
-    data_dir::DataDir,
-    index::{Entry, ListQuery},
-    live::evidence,
-};
+use super::{StateError, StateHandle, data_dir::DataDir, index::Entry, live::evidence};
 use crate::{
     base::{Invalid, RunId},
     model::{
-        Event, Refusal, RunStatus,
+        Event, Refusal,
         downsample::{Sample, min_max},
         metrics::{MetricSummary, MetricValue},
         progress::Progress,
-        view::TrainRunDetail,
+        view::{StatsOf, TrainRunDetail},
     },
     store::metrics::SeriesQuery,
 };
@@ -74,68 +69,6 @@ pub struct Series {
 }
 
 impl StateHandle {
-    /// A page of the list, as JSON. With `evidence`, each run carries what is known of it right now.
-    ///
-    /// # Errors
-    /// When the store cannot be read or written.
-    pub async fn list(&self, query: &ListQuery, with_evidence: bool) -> Result<String, StateError> {
-        self.reconcile_to_read().await?;
-        let page = self.shared.index.read().page(query);
-        let mut json =
-            String::with_capacity(64 + page.entries.iter().map(|e| e.doc.len() + 1).sum::<usize>());
-        json.push_str("{\"train_runs\":[");
-        let extras = if with_evidence { self.extras(&page.entries).await? } else { Vec::new() };
-        for (i, entry) in page.entries.iter().enumerate() {
-            if i > 0 {
-                json.push(',');
-            }
-            // Documents are made by serde_json, which writes UTF-8.
-            let doc = std::str::from_utf8(&entry.doc).unwrap_or("null");
-            match extras.get(i) {
-                Some(extra) => {
-                    json.push_str(doc.strip_suffix('}').unwrap_or(doc));
-                    json.push_str(extra);
-                }
-                None => json.push_str(doc),
-            }
-        }
-        let counts: BTreeMap<&str, usize> =
-            RunStatus::ALL.iter().map(|s| s.as_str()).zip(page.counts.iter().copied()).collect();
-        let next = page.next.map(|token| token.to_string());
-        let tail = serde_json::json!({
-            "total_size": page.total,
-            "next_page_token": next,
-            "counts": counts,
-            "server_time_ms": self.now(),
-        });
-        // Writing to a string cannot fail.
-        let _ = write!(json, "],{}", tail.to_string().trim_start_matches('{'));
-        Ok(json)
-    }
-
-    /// For each run what follows its document: evidence and last metrics.
-    async fn extras(&self, entries: &[Arc<Entry>]) -> Result<Vec<String>, StateError> {
-        let ids: Vec<RunId> = entries.iter().map(|e| e.id().clone()).collect();
-        let ended: Vec<RunId> = entries.iter().filter(|e| !e.is_live()).map(|e| e.id().clone()).collect();
-        let controllers = self.shared.reader.controllers(&ids).await?;
-        let stored = self.shared.reader.progress(&ended).await?;
-        let nothing = Progress::default();
-        Ok(ids
-            .iter()
-            .map(|id| {
-                let live = self.shared.live.get(id);
-                let progress =
-                    live.as_ref().map(|l| &l.progress).or_else(|| stored.get(id)).unwrap_or(&nothing);
-                let evidence = controllers
-                    .get(id)
-                    .map(|c| evidence(c, live.as_ref(), stored.get(id), self.shared.clock.as_ref()));
-                let extra =
-                    serde_json::json!({"evidence": evidence, "last_metrics": progress.last_metrics()});
-                format!(",{}", extra.to_string().trim_start_matches('{'))
-            })
-            .collect())
-    }
-
     /// One run in full, as JSON.
     ///
     /// # Errors
@@ -147,12 +80,9 @@ impl StateHandle {
         let stored = self.shared.reader.progress(std::slice::from_ref(id)).await?.remove(id);
         let nothing = Progress::default();
         let progress = live.as_ref().map(|l| &l.progress).or(stored.as_ref()).unwrap_or(&nothing);
+        let stats = StatsOf::new();
         let detail = TrainRunDetail {
-            run: record.view(),
-            settings: &record.run.settings,
-            datasets: &record.run.datasets,
-            framework_versions: &record.run.framework_versions,
-            notes: record.run.notes.as_deref(),
+            run: record.view(&stats),
             epoch: record.controller.epoch,
             stop: record.run.stop.as_ref(),
             evidence: evidence(
@@ -162,8 +92,7 @@ impl StateHandle {
                 self.shared.clock.as_ref(),
             ),
             last_metrics: progress.last_metrics(),
-            attempts: record.attempt_views(),
-            first_failure: record.run.first_failure.as_ref(),
+            attempts: record.attempt_views(&stats),
             server_time_ms: self.now(),
         };
         serde_json::to_string(&detail).map_err(|e| StateError::Unavailable(e.to_string()))
@@ -259,7 +188,7 @@ impl StateHandle {
         &self.shared.data_dir
     }
 
-    fn known(&self, id: &RunId) -> Result<Arc<Entry>, StateError> {
+    fn known(&self, id: &RunId) -> Result<Entry, StateError> {
         let index = self.shared.index.read();
         index.get(id).cloned().ok_or_else(|| Refusal::RunNotFound(id.clone()).into())
     }

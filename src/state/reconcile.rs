@@ -99,6 +99,7 @@ impl WorkingSet {
         around.processes.forget(id);
         if let Some(facts) = around.live.remove(id) {
             group.batch.progress(id, &facts.progress);
+            group.last_values.insert(id.clone(), facts.progress.last_values());
         }
     }
 }

@@ -11,15 +11,18 @@ use std::{
 use parking_lot::RwLock;
 
 use super::{
-    StateError, data_dir::DataDir, hub::Hub, index::RunIndex, live::LiveMap, processes::ProcessWatch,
+    StateError, counters::Counters, data_dir::DataDir, hub::Hub, index::RunIndex, live::LiveMap,
+    processes::ProcessWatch,
 };
 use crate::{
     base::{Clock, Timestamp, number},
+    model::ledger::{Ledger, NodeOffer},
     store::Reader,
 };
 
 /// The reconciler looks this often even if nobody asks.
 pub(super) const SWEEP: Duration = Duration::from_secs(1);
+
 /// What the actor shows to queries.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -30,6 +33,10 @@ pub(crate) struct Shared {
     pub(crate) hub: Hub,
     pub(crate) processes: ProcessWatch,
     pub(crate) reader: Reader,
+    /// The head's own node.
+    pub(crate) node: NodeOffer,
+    pub(crate) ledger: RwLock<Ledger>,
+    pub(crate) counters: Counters,
     /// Monotonic milliseconds at which a lease may be due; `i64::MAX` if there is none.
     pub(crate) next_due_ms: AtomicI64,
     /// The newly dead have been found and are not in the list yet: whoever reads now waits for that.

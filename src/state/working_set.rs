@@ -7,10 +7,11 @@ use super::{
     StateError,
     live::{LiveFacts, LiveMap},
     processes::{ProcessWatch, Sight},
+    shared::Shared,
 };
 use crate::{
     base::{ActorId, RunId, limits, secret::SigningKey},
-    model::{RunRecord, lease::Leases, progress::Progress, run::Stop, seqs::SeqSet},
+    model::{RunRecord, lease::Leases, ledger::Ledger, progress::Progress, run::Stop, seqs::SeqSet},
     store::Writer,
 };
 
@@ -40,10 +41,9 @@ impl WorkingSet {
     pub(super) async fn load(
         writer: &mut Writer,
         key: SigningKey,
-        live: &LiveMap,
-        processes: &ProcessWatch,
-        now: Duration,
+        shared: &Shared,
     ) -> Result<Self, StateError> {
+        let (live, processes, now) = (&shared.live, &shared.processes, shared.clock.monotonic());
         let mut set = Self {
             key,
             records: HashMap::new(),
@@ -55,11 +55,19 @@ impl WorkingSet {
             next_metric_key_id: writer.last_metric_key_id().await? + 1,
         };
         live.clear();
+        let mut ledger = Ledger::of(shared.node.clone());
+        for offer in writer.nodes().await? {
+            ledger.know(&offer);
+        }
         for record in writer.live_records().await? {
             let known = writer.progress(&record.run.id).await?;
             set.bring_to_life(&record, known, live, processes, now);
+            if let Some(attempt) = record.live_attempt() {
+                ledger.set(&record.run.id, &attempt.reservation);
+            }
             set.records.insert(record.run.id.clone(), record);
         }
+        *shared.ledger.write() = ledger;
         Ok(set)
     }
 

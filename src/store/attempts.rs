@@ -12,7 +12,9 @@ use super::{
 };
 use crate::{
     base::{ActorId, AttemptId, RunId, Timestamp},
-    model::{Attempt, AttemptStatus, EndReason, Exit, RunRecord, Trail, Worker, WorkerStatus},
+    model::{
+        Attempt, AttemptStatus, EndReason, Exit, RunRecord, Trail, Worker, WorkerStatus, ledger::Bundle,
+    },
 };
 
 #[derive(Serialize)]
@@ -26,6 +28,7 @@ pub(super) struct AttemptRow<'a> {
     start_time_ms: Timestamp,
     end_time_ms: Option<Timestamp>,
     num_workers: u32,
+    reservation: &'a [Bundle],
 }
 
 #[derive(Serialize)]
@@ -56,6 +59,7 @@ pub(super) fn rows<'a>(record: &'a RunRecord, trail: &'a Trail) -> impl Iterator
             start_time,
             end_time,
             num_workers,
+            reservation,
             workers: _,
         } = attempt;
         AttemptRow {
@@ -68,6 +72,7 @@ pub(super) fn rows<'a>(record: &'a RunRecord, trail: &'a Trail) -> impl Iterator
             start_time_ms: *start_time,
             end_time_ms: *end_time,
             num_workers: *num_workers,
+            reservation,
         }
     })
 }
@@ -112,9 +117,9 @@ pub(super) fn worker_rows<'a>(
 
 pub(super) const WRITE: &str = "with rows (v) as materialized (select value from json_each($1))
         insert into attempts (run_id, ordinal, attempt_id, status, end_reason, status_detail, start_time_ms,
-            end_time_ms, num_workers)
+            end_time_ms, num_workers, reservation)
         select v->>'run_id', v->>'ordinal', v->>'attempt_id', v->>'status', v->>'end_reason',
-            v->>'status_detail', v->>'start_time_ms', v->>'end_time_ms', v->>'num_workers'
+            v->>'status_detail', v->>'start_time_ms', v->>'end_time_ms', v->>'num_workers', v->>'reservation'
         from rows
         where true
         on conflict (run_id, ordinal) do update set
@@ -142,7 +147,8 @@ pub(super) async fn of_run(
     run: &RunId,
 ) -> Result<Vec<Attempt>, StoreError> {
     let rows = sqlx::query(
-        "select ordinal, attempt_id, status, end_reason, status_detail, start_time_ms, end_time_ms, num_workers
+        "select ordinal, attempt_id, status, end_reason, status_detail, start_time_ms, end_time_ms, num_workers,
+            reservation
         from attempts
         where run_id = $1
         order by ordinal",
@@ -185,6 +191,7 @@ fn attempt(row: &SqliteRow) -> Result<Attempt, StoreError> {
         start_time: Timestamp::from_ms(row.try_get("start_time_ms")?),
         end_time: row.try_get::<Option<i64>, _>("end_time_ms")?.map(Timestamp::from_ms),
         num_workers: small(T, row, "num_workers")?,
+        reservation: json::<Option<Vec<Bundle>>>(T, row, "reservation")?.unwrap_or_default(),
         workers: BTreeMap::new(),
     })
 }

@@ -7,12 +7,13 @@ use super::{
     StoreError, Writer, attempts, events,
     json_row::Rows,
     metrics::{self, KeyRow, PointRow, WriterRow},
+    nodes::{self as node_rows, NodeRow},
     progress::{self, ProgressRow},
-    runs,
+    purge, runs,
 };
 use crate::{
     base::{RunId, Timestamp},
-    model::{Event, RunRecord, Trail, progress::Progress},
+    model::{Event, RunRecord, Trail, ledger::NodeOffer, progress::Progress, view::Document},
 };
 
 /// Rows to be written together. Later rows of the same key replace earlier ones.
@@ -28,6 +29,8 @@ pub(crate) struct Batch {
     metric_keys: Rows,
     metric_points: Rows,
     metric_writers: Rows,
+    nodes: Rows,
+    purged: Rows,
 }
 
 impl Default for Batch {
@@ -43,6 +46,8 @@ impl Default for Batch {
             metric_keys: Rows::of("metric_keys"),
             metric_points: Rows::of("metric_points"),
             metric_writers: Rows::of("metric_writers"),
+            nodes: Rows::of("nodes"),
+            purged: Rows::of("runs"),
         }
     }
 }
@@ -59,7 +64,7 @@ pub(crate) struct Contact {
 impl Batch {
     /// The run with its controller, and of its attempts and workers those that the trail names. `doc` is the run as a
     /// list shows it.
-    pub(crate) fn record(&mut self, record: &RunRecord, doc: &str, trail: &Trail) {
+    pub(crate) fn record(&mut self, record: &RunRecord, doc: &Document, trail: &Trail) {
         self.runs.push(&runs::row(record, doc));
         self.actors.push(&runs::actor_row(record));
         attempts::rows(record, trail).for_each(|row| self.attempts.push(&row));
@@ -91,6 +96,15 @@ impl Batch {
         self.metric_writers.push(row);
     }
 
+    pub(crate) fn node(&mut self, offer: &NodeOffer, first_seen_ms: Timestamp) {
+        self.nodes.push(&NodeRow { node_id: &offer.node_id, offer, first_seen_ms });
+    }
+
+    /// Deletes a run with all that belongs to it, after everything else of this batch.
+    pub(crate) fn purge(&mut self, run_id: &RunId) {
+        self.purged.push(run_id);
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         let Self {
             runs,
@@ -103,6 +117,8 @@ impl Batch {
             metric_keys,
             metric_points,
             metric_writers,
+            nodes,
+            purged,
         } = self;
         runs.is_empty()
             && actors.is_empty()
@@ -114,6 +130,8 @@ impl Batch {
             && metric_keys.is_empty()
             && metric_points.is_empty()
             && metric_writers.is_empty()
+            && nodes.is_empty()
+            && purged.is_empty()
     }
 }
 
@@ -135,6 +153,8 @@ impl Writer {
             metric_keys,
             metric_points,
             metric_writers,
+            nodes,
+            purged,
         } = batch;
         let mut tx = self.connection.begin_with("begin immediate").await?;
         runs.write(&mut tx, runs::WRITE).await?;
@@ -147,6 +167,8 @@ impl Writer {
         metric_keys.write(&mut tx, metrics::WRITE_KEYS).await?;
         metric_points.write(&mut tx, metrics::WRITE_POINTS).await?;
         metric_writers.write(&mut tx, metrics::WRITE_WRITERS).await?;
+        nodes.write(&mut tx, node_rows::WRITE).await?;
+        purged.write_each(&mut tx, &purge::STATEMENTS).await?;
         tx.commit().await?;
         Ok(())
     }

@@ -38,9 +38,18 @@ impl Rows {
     /// Such a statement begins with `with rows (v) as materialized (select value from json_each($1))`: each mention of
     /// `json_each`'s own column would make its text anew (measured: half of the cost of a registration).
     pub(super) async fn write(
-        mut self,
+        self,
         connection: &mut SqliteConnection,
         statement: &'static str,
+    ) -> Result<(), StoreError> {
+        self.write_each(connection, &[statement]).await
+    }
+
+    /// The same with several statements, one after the other.
+    pub(super) async fn write_each(
+        mut self,
+        connection: &mut SqliteConnection,
+        statements: &[&'static str],
     ) -> Result<(), StoreError> {
         let table = self.table;
         if let Some(what) = self.broken {
@@ -53,7 +62,9 @@ impl Rows {
         // serde_json writes UTF-8.
         let text =
             String::from_utf8(self.text).map_err(|e| StoreError::Corrupt { table, what: e.to_string() })?;
-        sqlx::query(statement).bind(text).execute(connection).await?;
+        for statement in statements {
+            sqlx::query(*statement).bind(text.as_str()).execute(&mut *connection).await?;
+        }
         Ok(())
     }
 }

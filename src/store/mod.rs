@@ -5,11 +5,14 @@ mod attempts;
 mod batch;
 mod events;
 mod json_row;
+mod listed;
 pub(crate) mod metrics;
+mod nodes;
 mod open;
 mod progress;
+mod purge;
 mod runs;
 
 pub(crate) use batch::{Batch, Contact};
+pub(crate) use listed::ListedRun;
 pub(crate) use open::{Reader, StoreError, Writer, open};
-pub(crate) use runs::ListedRun;

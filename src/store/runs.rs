@@ -19,20 +19,9 @@ use crate::{
         Actor, ControllerState, FirstFailure, Phase, ProcessIdentity, RunRecord, RunStatus,
         commands::Dataset,
         run::{ActorStatus, Concluded, Controller, Run, Stop},
+        view::Document,
     },
 };
-
-/// What the list's index keeps of a run.
-#[derive(Debug)]
-pub(crate) struct ListedRun {
-    pub(crate) id: RunId,
-    pub(crate) start_time: Timestamp,
-    pub(crate) status: RunStatus,
-    /// What a search looks through.
-    pub(crate) texts: String,
-    /// The run as a list shows it, JSON.
-    pub(crate) doc: String,
-}
 
 #[derive(Serialize)]
 pub(super) struct RunRow<'a> {
@@ -58,11 +47,13 @@ pub(super) struct RunRow<'a> {
     framework_versions: &'a BTreeMap<String, String>,
     tags: &'a BTreeMap<String, String>,
     notes: &'a Option<String>,
+    trashed_at_ms: Option<Timestamp>,
     body_hash: &'a str,
     doc: &'a str,
+    workers_at: usize,
 }
 
-pub(super) fn row<'a>(record: &'a RunRecord, doc: &'a str) -> RunRow<'a> {
+pub(super) fn row<'a>(record: &'a RunRecord, doc: &'a Document) -> RunRow<'a> {
     let Run {
         id,
         name,
@@ -83,6 +74,7 @@ pub(super) fn row<'a>(record: &'a RunRecord, doc: &'a str) -> RunRow<'a> {
         framework_versions,
         tags,
         notes,
+        trashed_at,
         body_hash,
     } = &record.run;
     RunRow {
@@ -108,8 +100,10 @@ pub(super) fn row<'a>(record: &'a RunRecord, doc: &'a str) -> RunRow<'a> {
         framework_versions,
         tags,
         notes,
+        trashed_at_ms: *trashed_at,
         body_hash,
-        doc,
+        doc: &doc.json,
+        workers_at: doc.workers_at,
     }
 }
 
@@ -158,13 +152,15 @@ pub(super) const WRITE: &str =
     "with rows (v) as materialized (select value from json_each($1))
         insert into runs (id, name, job_id, experiment, phase, run_status, controller_state, controller_actor_id,
             controller_actor_status, status_detail, ended_by, start_time_ms, end_time_ms, noticed_at_ms, stop,
-            concluded, first_failure, settings, datasets, framework_versions, tags, notes, body_hash, doc)
+            concluded, first_failure, settings, datasets, framework_versions, tags, notes, trashed_at_ms, body_hash,
+            doc, workers_at)
         select v->>'id', v->>'name', v->>'job_id', v->>'experiment', v->>'phase',
             v->>'run_status', v->>'controller_state', v->>'controller_actor_id',
             v->>'controller_actor_status', v->>'status_detail', v->>'ended_by', v->>'start_time_ms',
             v->>'end_time_ms', v->>'noticed_at_ms', v->>'stop', v->>'concluded',
             v->>'first_failure', v->>'settings', v->>'datasets', v->>'framework_versions',
-            v->>'tags', v->>'notes', v->>'body_hash', v->>'doc'
+            v->>'tags', v->>'notes', v->>'trashed_at_ms', v->>'body_hash', v->>'doc',
+            v->>'workers_at'
         from rows
         where true
         on conflict (id) do update set
@@ -186,8 +182,10 @@ pub(super) const WRITE: &str =
             first_failure = excluded.first_failure,
             tags = excluded.tags,
             notes = excluded.notes,
+            trashed_at_ms = excluded.trashed_at_ms,
             body_hash = excluded.body_hash,
-            doc = excluded.doc";
+            doc = excluded.doc,
+            workers_at = excluded.workers_at";
 
 pub(super) const WRITE_ACTORS: &str =
     "with rows (v) as materialized (select value from json_each($1))
@@ -215,7 +213,7 @@ pub(super) const WRITE_CONTACTS: &str = "with rows (v) as materialized (select v
 /// The columns that make a [`Run`]; the list's own document is not among them.
 const COLUMNS: &str = "id, name, job_id, experiment, phase, controller_state, status_detail, ended_by, start_time_ms,
     end_time_ms, noticed_at_ms, stop, concluded, first_failure, settings, datasets, framework_versions, tags, notes,
-    body_hash";
+    trashed_at_ms, body_hash";
 
 fn run(row: &SqliteRow) -> Result<Run, StoreError> {
     const T: &str = "runs";
@@ -239,6 +237,7 @@ fn run(row: &SqliteRow) -> Result<Run, StoreError> {
         framework_versions: json(T, row, "framework_versions")?,
         tags: json(T, row, "tags")?,
         notes: row.try_get("notes")?,
+        trashed_at: row.try_get::<Option<i64>, _>("trashed_at_ms")?.map(Timestamp::from_ms),
         body_hash: row.try_get("body_hash")?,
     })
 }
@@ -311,50 +310,6 @@ impl Writer {
             records.extend(self.record(&id).await?);
         }
         Ok(records)
-    }
-
-    /// Every run as the list's index keeps it.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
-    pub(crate) async fn listed_runs(&mut self) -> Result<Vec<ListedRun>, StoreError> {
-        let rows = sqlx::query("select id, start_time_ms, run_status, name, job_id, tags, doc from runs")
-            .fetch_all(&mut self.connection)
-            .await?;
-        rows.iter()
-            .map(|row| {
-                let id: RunId = word("runs", row, "id")?;
-                let name: String = row.try_get("name")?;
-                let job_id: Option<String> = row.try_get("job_id")?;
-                let tags = json("runs", row, "tags")?;
-                Ok(ListedRun {
-                    texts: ListedRun::texts(&id, &name, job_id.as_deref(), &tags),
-                    id,
-                    start_time: Timestamp::from_ms(row.try_get("start_time_ms")?),
-                    status: word("runs", row, "run_status")?,
-                    doc: row.try_get("doc")?,
-                })
-            })
-            .collect()
-    }
-}
-
-impl ListedRun {
-    /// What a search looks through: name, id, job id and tags, in lower case, a line each.
-    pub(crate) fn texts(
-        id: &RunId,
-        name: &str,
-        job_id: Option<&str>,
-        tags: &BTreeMap<String, String>,
-    ) -> String {
-        let mut text = format!("{name}\n{id}\n{}\n", job_id.unwrap_or_default());
-        for (key, value) in tags {
-            text.push_str(key);
-            text.push(':');
-            text.push_str(value);
-            text.push('\n');
-        }
-        text.to_lowercase()
     }
 }
 

@@ -14,6 +14,7 @@ use tower::ServiceExt;
 use trainhead::{
     base::{ManualClock, Timestamp},
     head::{AllowedHosts, Assets, HeadOptions, router},
+    model::ledger::NodeOffer,
     state::{DataDir, StateOptions, StateTask, start},
 };
 
@@ -40,6 +41,16 @@ pub(crate) struct Run {
     pub(crate) token: String,
 }
 
+/// The head's own node, the same on every machine.
+fn node() -> NodeOffer {
+    NodeOffer {
+        node_id: "head".into(),
+        node_ip: "127.0.0.1".into(),
+        resources: [("CPU".to_owned(), 4.0), ("licence".to_owned(), 1.0)].into(),
+        gpu_ids: vec!["0".into(), "1".into()],
+    }
+}
+
 impl Head {
     pub(crate) async fn new() -> Self {
         let dir = TempDir::new().unwrap();
@@ -49,7 +60,8 @@ impl Head {
     async fn open(dir: TempDir, clock: Arc<ManualClock>) -> Self {
         let data_dir = DataDir::open(dir.path()).unwrap();
         let lock = data_dir.try_lock().unwrap().expect("nobody else holds a temporary directory");
-        let options = StateOptions { data_dir: data_dir.clone(), lock, clock: clock.clone() };
+        let options =
+            StateOptions { clock: clock.clone(), node: node(), ..StateOptions::new(data_dir.clone(), lock) };
         let (state, task) = start(options).await.unwrap();
         let router = router(HeadOptions {
             state,

@@ -38,7 +38,7 @@ impl Head {
         let temp = TempDir::new().unwrap();
         let dir = DataDir::open(temp.path()).unwrap();
         let lock = dir.try_lock().unwrap().unwrap();
-        let options = StateOptions { data_dir: dir.clone(), lock, clock: Arc::new(SystemClock::new()) };
+        let options = StateOptions::new(dir.clone(), lock);
         let (state, task) = start(options).await.unwrap();
         Self { dir, state, _task: task, _temp: temp }
     }

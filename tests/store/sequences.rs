@@ -12,7 +12,10 @@ use trainhead::{
         commands::{Heartbeat, RegisterRun, StopRun},
         verbs::RunVerb,
     },
-    state::{AttemptChoice, DataDir, ListQuery, SeriesRequest, StateHandle, StateOptions, StateTask, start},
+    state::{
+        AttemptChoice, DataDir, Include, ListQuery, SeriesRequest, StateHandle, StateOptions, StateTask,
+        start,
+    },
 };
 
 #[derive(Clone, Debug)]
@@ -74,8 +77,10 @@ impl World {
 
     /// Everything that anybody can see.
     async fn seen(&self) -> Value {
-        let list: Value =
-            serde_json::from_str(&self.state.list(&ListQuery::default(), false).await.unwrap()).unwrap();
+        let list: Value = serde_json::from_slice(
+            &self.state.list(&ListQuery::default(), &Include::default()).await.unwrap(),
+        )
+        .unwrap();
         let mut runs = Vec::new();
         for run in list["train_runs"].as_array().unwrap() {
             let id = RunId::parse(run["id"].as_str().unwrap()).unwrap();
@@ -191,7 +196,7 @@ fn from<T: serde::de::DeserializeOwned>(json: Value) -> T {
 async fn open(dir: &TempDir, clock: &Arc<ManualClock>) -> (StateHandle, StateTask) {
     let data_dir = DataDir::open(dir.path()).unwrap();
     let lock = data_dir.try_lock().unwrap().unwrap();
-    start(StateOptions { data_dir, lock, clock: clock.clone() }).await.unwrap()
+    start(StateOptions { clock: clock.clone(), ..StateOptions::new(data_dir, lock) }).await.unwrap()
 }
 
 proptest! {

@@ -1,0 +1,318 @@
+//! The list in memory: every run's ready-made JSON, in the orders that pages are asked for. A page is copied, not built.
+//! Derived from the store; knows nothing of evidence or progress.
+
+mod order;
+mod page;
+#[cfg(test)]
+mod tests;
+mod texts;
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+    ops::Bound,
+    sync::Arc,
+};
+
+use bytes::Bytes;
+
+pub use order::{Direction, PageToken, Sort, SortKey};
+pub(crate) use page::Page;
+pub use page::{ListQuery, Shelf};
+
+use self::{
+    order::Start,
+    texts::{Piece, Texts},
+};
+use crate::{base::RunId, model::RunStatus, store::ListedRun};
+
+/// Where a run stands in the table of rows.
+type Slot = usize;
+/// Runs by their start.
+type ByStart = BTreeMap<Start, Slot>;
+/// Runs by a value, and by their start where the value is the same.
+type By<K> = BTreeMap<(K, Start), Slot>;
+/// How many runs there are of each status, in the order of [`RunStatus::ALL`].
+pub(crate) type Counts = [usize; RunStatus::ALL.len()];
+
+/// A run of the list.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    id: RunId,
+    status: RunStatus,
+    /// The run as a list shows it, JSON; its workers come last.
+    pub(crate) doc: Bytes,
+    /// Where in it the workers begin.
+    pub(crate) workers_at: usize,
+    /// Last values of an ended run's metrics, by the number of the key.
+    values: Arc<[(u32, f64)]>,
+}
+
+impl Entry {
+    pub(crate) fn id(&self) -> &RunId {
+        &self.id
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        self.status == RunStatus::Started
+    }
+}
+
+/// What many runs may have in common.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Group {
+    /// An experiment.
+    Experiment(Arc<str>),
+    /// A job.
+    Job(Arc<str>),
+    /// A tag, `key:value`.
+    Tag(Arc<str>),
+}
+
+#[derive(Debug, Default)]
+struct GroupRuns {
+    runs: ByStart,
+    counts: Counts,
+}
+
+/// What decides where a run stands. As long as it stays the same, a change of the run is a change of its document.
+#[derive(Debug, PartialEq, Eq)]
+struct Keys {
+    status: RunStatus,
+    /// In lower case.
+    name: Box<str>,
+    duration_ms: Option<i64>,
+    groups: Box<[Group]>,
+    trashed: bool,
+}
+
+#[derive(Debug)]
+struct Row {
+    entry: Entry,
+    start: Start,
+    keys: Keys,
+    piece: Piece,
+}
+
+/// The list in memory.
+#[derive(Debug, Default)]
+pub(crate) struct RunIndex {
+    rows: Vec<Option<Row>>,
+    free: Vec<Slot>,
+    by_id: HashMap<RunId, Slot>,
+    all: ByStart,
+    by_status: [ByStart; RunStatus::ALL.len()],
+    by_name: By<Box<str>>,
+    /// Ended runs only.
+    by_duration: By<i64>,
+    groups: BTreeMap<Group, GroupRuns>,
+    trash: ByStart,
+    texts: Texts,
+    metric_keys: HashMap<Arc<str>, u32>,
+}
+
+/// An experiment, with its runs counted.
+#[derive(Debug)]
+pub(crate) struct ExperimentRuns {
+    pub(crate) name: Arc<str>,
+    pub(crate) counts: Counts,
+    /// The newest of its runs.
+    pub(crate) newest: Option<(RunId, crate::base::Timestamp)>,
+}
+
+impl RunIndex {
+    pub(crate) fn get(&self, id: &RunId) -> Option<&Entry> {
+        self.by_id.get(id).and_then(|slot| self.row(*slot)).map(|row| &row.entry)
+    }
+
+    /// How many runs there are of each status, without those in the trash.
+    pub(crate) fn counts(&self) -> Counts {
+        std::array::from_fn(|i| self.by_status.get(i).map_or(0, BTreeMap::len))
+    }
+
+    /// How many runs are in the trash.
+    pub(crate) fn trashed(&self) -> usize {
+        self.trash.len()
+    }
+
+    /// Experiments by name, after the one called `after`.
+    pub(crate) fn experiments(&self, after: Option<&str>, limit: usize) -> Vec<ExperimentRuns> {
+        let from = after.map_or(Bound::Included(Group::Experiment("".into())), |name| {
+            Bound::Excluded(Group::Experiment(name.into()))
+        });
+        let range = self.groups.range((from, Bound::Excluded(Group::Job("".into()))));
+        range
+            .filter_map(|(group, of)| match group {
+                Group::Experiment(name) => Some(ExperimentRuns {
+                    name: Arc::clone(name),
+                    counts: of.counts,
+                    newest: of.runs.keys().next().map(|(Reverse(at), Reverse(id))| (id.clone(), *at)),
+                }),
+                Group::Job(_) | Group::Tag(_) => None,
+            })
+            .take(limit)
+            .collect()
+    }
+
+    /// Puts a run in, in place of what stood there of it.
+    pub(crate) fn put(&mut self, run: ListedRun) {
+        let texts = run.texts();
+        let ListedRun {
+            id,
+            start_time,
+            duration_ms,
+            status,
+            name,
+            job_id,
+            experiment,
+            tags,
+            trashed,
+            values,
+            doc,
+        } = run;
+        let groups = experiment.map(|name| Group::Experiment(name.into()));
+        let groups = groups.into_iter().chain(job_id.map(|job| Group::Job(job.into())));
+        let tags = tags.into_iter().map(|(key, value)| Group::Tag(format!("{key}:{value}").into()));
+        let groups = groups.chain(tags).map(|group| self.shared(group)).collect();
+        let keys = Keys { status, name: name.to_lowercase().into(), duration_ms, groups, trashed };
+        let values = values.map(|values| self.numbered(values));
+        let (doc, workers_at) = (Bytes::from(doc.json), doc.workers_at);
+        if let Some(&slot) = self.by_id.get(&id) {
+            let Some(Some(row)) = self.rows.get_mut(slot) else { return };
+            row.entry.doc = doc;
+            row.entry.workers_at = workers_at;
+            if let Some(values) = values {
+                row.entry.values = values;
+            }
+            let piece = row.piece;
+            if row.keys != keys {
+                self.unlink(slot);
+                if let Some(Some(row)) = self.rows.get_mut(slot) {
+                    row.entry.status = status;
+                    row.keys = keys;
+                }
+                self.link(slot);
+            }
+            if !self.texts.is(piece, &texts) {
+                self.texts.remove(piece);
+                let piece = self.texts.add(&texts, slot);
+                if let Some(Some(row)) = self.rows.get_mut(slot) {
+                    row.piece = piece;
+                }
+                self.tidy_texts();
+            }
+            return;
+        }
+        let slot = self.free.pop().unwrap_or(self.rows.len());
+        let row = Row {
+            start: (Reverse(start_time), Reverse(id.clone())),
+            entry: Entry { id: id.clone(), status, doc, workers_at, values: values.unwrap_or_default() },
+            keys,
+            piece: self.texts.add(&texts, slot),
+        };
+        match self.rows.get_mut(slot) {
+            Some(free) => *free = Some(row),
+            None => self.rows.push(Some(row)),
+        }
+        self.by_id.insert(id, slot);
+        self.link(slot);
+    }
+
+    /// Takes a run out.
+    pub(crate) fn remove(&mut self, id: &RunId) {
+        let Some(slot) = self.by_id.remove(id) else { return };
+        self.unlink(slot);
+        if let Some(row) = self.rows.get_mut(slot).and_then(Option::take) {
+            self.texts.remove(row.piece);
+            self.free.push(slot);
+            self.tidy_texts();
+        }
+    }
+
+    fn row(&self, slot: Slot) -> Option<&Row> {
+        self.rows.get(slot).and_then(Option::as_ref)
+    }
+
+    fn tidy_texts(&mut self) {
+        let rows = &mut self.rows;
+        self.texts.tidy(|slot, piece| {
+            if let Some(Some(row)) = rows.get_mut(slot) {
+                row.piece = piece;
+            }
+        });
+    }
+
+    /// The same group, with the text that the index holds of it already.
+    fn shared(&self, group: Group) -> Group {
+        self.groups.get_key_value(&group).map_or(group, |(known, _)| known.clone())
+    }
+
+    /// Values by the numbers of their keys, in the order of the numbers.
+    fn numbered(&mut self, values: Vec<(String, f64)>) -> Arc<[(u32, f64)]> {
+        let mut numbered: Vec<(u32, f64)> = values
+            .into_iter()
+            .filter_map(|(key, value)| {
+                let next = u32::try_from(self.metric_keys.len()).ok()?;
+                Some((*self.metric_keys.entry(key.into()).or_insert(next), value))
+            })
+            .collect();
+        numbered.sort_unstable_by_key(|(key, _)| *key);
+        numbered.into()
+    }
+
+    fn link(&mut self, slot: Slot) {
+        let Some(Row { start, keys, .. }) = self.rows.get(slot).and_then(Option::as_ref) else { return };
+        if keys.trashed {
+            self.trash.insert(start.clone(), slot);
+            return;
+        }
+        self.all.insert(start.clone(), slot);
+        self.by_name.insert((keys.name.clone(), start.clone()), slot);
+        if let Some(ms) = keys.duration_ms {
+            self.by_duration.insert((ms, start.clone()), slot);
+        }
+        let status = place(keys.status);
+        if let Some(of_status) = self.by_status.get_mut(status) {
+            of_status.insert(start.clone(), slot);
+        }
+        for group in &keys.groups {
+            let of_group = self.groups.entry(group.clone()).or_default();
+            of_group.runs.insert(start.clone(), slot);
+            if let Some(n) = of_group.counts.get_mut(status) {
+                *n += 1;
+            }
+        }
+    }
+
+    fn unlink(&mut self, slot: Slot) {
+        let Some(Row { start, keys, .. }) = self.rows.get(slot).and_then(Option::as_ref) else { return };
+        if keys.trashed {
+            self.trash.remove(start);
+            return;
+        }
+        self.all.remove(start);
+        self.by_name.remove(&(keys.name.clone(), start.clone()));
+        if let Some(ms) = keys.duration_ms {
+            self.by_duration.remove(&(ms, start.clone()));
+        }
+        let status = place(keys.status);
+        if let Some(of_status) = self.by_status.get_mut(status) {
+            of_status.remove(start);
+        }
+        for group in &keys.groups {
+            let Some(of_group) = self.groups.get_mut(group) else { continue };
+            of_group.runs.remove(start);
+            if let Some(n) = of_group.counts.get_mut(status) {
+                *n -= 1;
+            }
+            if of_group.runs.is_empty() {
+                self.groups.remove(group);
+            }
+        }
+    }
+}
+
+/// The place of a status in [`RunStatus::ALL`].
+fn place(status: RunStatus) -> usize {
+    RunStatus::ALL.iter().position(|s| *s == status).unwrap_or(0)
+}

@@ -1,0 +1,240 @@
+//! The list: a page copied from the index, with what changes by itself only where it was asked for.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    io::Write,
+};
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use super::{
+    StateError, StateHandle,
+    index::{Counts, Entry, ListQuery, Page},
+    live::evidence,
+};
+use crate::{
+    base::{Invalid, RunId, Timestamp},
+    model::{
+        Refusal, RunRecord, RunStatus,
+        metrics::MetricValue,
+        progress::Progress,
+        run::Controller,
+        view::{Member, StatsOf},
+    },
+};
+
+/// What the runs of a list carry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Include {
+    /// Members.
+    pub members: Vec<Member>,
+    /// Metrics whose last value is shown; `*` for all at hand.
+    pub metrics: Vec<String>,
+}
+
+impl Default for Include {
+    fn default() -> Self {
+        Self { members: vec![Member::Workers], metrics: Vec::new() }
+    }
+}
+
+impl Include {
+    fn has(&self, member: Member) -> bool {
+        self.members.contains(&member)
+    }
+
+    /// Whether the runs are shown as they lie ready.
+    fn is_plain(&self) -> bool {
+        self.members == [Member::Workers] && self.metrics.is_empty()
+    }
+}
+
+/// Room for what follows the runs of a page.
+const TAIL: usize = 512;
+
+impl StateHandle {
+    /// A page of the list, as JSON.
+    ///
+    /// # Errors
+    /// When the store cannot be read, or the page token is of another order.
+    pub async fn list(&self, query: &ListQuery, include: &Include) -> Result<Bytes, StateError> {
+        self.reconcile_to_read().await?;
+        let page = self.shared.index.read().page(query, &self.shared.live)?;
+        let room = page.entries.iter().map(|e| e.doc.len() + 1).sum::<usize>();
+        let mut json = Vec::with_capacity(room + TAIL);
+        json.extend_from_slice(b"{\"train_runs\":[");
+        if include.is_plain() {
+            for (i, entry) in page.entries.iter().enumerate() {
+                if i > 0 {
+                    json.push(b',');
+                }
+                json.extend_from_slice(&entry.doc);
+            }
+        } else {
+            let extras = Extras::load(self, &page.entries, include).await?;
+            for (i, entry) in page.entries.iter().enumerate() {
+                if i > 0 {
+                    json.push(b',');
+                }
+                extras.write(entry, &mut json)?;
+            }
+        }
+        json.push(b']');
+        self.tail(&page, &mut json);
+        Ok(json.into())
+    }
+
+    fn tail(&self, page: &Page, json: &mut Vec<u8>) {
+        let Page { entries: _, total, next, counts } = page;
+        // Writing to a vector cannot fail; a token has no character that JSON escapes.
+        let _ = write!(json, ",\"total_size\":{total},\"next_page_token\":");
+        let _ = match next {
+            Some(token) => write!(json, "\"{token}\""),
+            None => write!(json, "null"),
+        };
+        let _ = write!(json, ",\"counts\":{{");
+        for (i, (status, n)) in RunStatus::ALL.iter().zip(counts).enumerate() {
+            let comma = if i > 0 { "," } else { "" };
+            let _ = write!(json, "{comma}\"{status}\":{n}");
+        }
+        let _ = write!(json, "}},\"server_time_ms\":{}}}", self.now().as_ms());
+    }
+
+    /// A page of the experiments, by name, after the one called `after`.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn experiments(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Experiment>, StateError> {
+        self.reconcile_to_read().await?;
+        let found = self.shared.index.read().experiments(after, limit);
+        let experiment = |e: super::index::ExperimentRuns| Experiment {
+            name: e.name.to_string(),
+            num_runs: e.counts.iter().sum(),
+            counts: by_status(&e.counts),
+            newest_run_id: e.newest.as_ref().map(|(id, _)| id.clone()),
+            newest_start_time_ms: e.newest.map(|(_, at)| at),
+        };
+        Ok(found.into_iter().map(experiment).collect())
+    }
+}
+
+fn by_status(counts: &Counts) -> BTreeMap<RunStatus, usize> {
+    RunStatus::ALL.iter().copied().zip(counts.iter().copied()).collect()
+}
+
+/// An experiment.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+pub struct Experiment {
+    /// Its name.
+    pub name: String,
+    /// How many runs it has, without those in the trash.
+    pub num_runs: usize,
+    /// How many of each status.
+    #[schema(value_type = Object)]
+    pub counts: BTreeMap<RunStatus, usize>,
+    /// The run that started last.
+    pub newest_run_id: Option<RunId>,
+    /// When it started.
+    pub newest_start_time_ms: Option<Timestamp>,
+}
+
+/// What was asked for of the runs of a page besides their documents.
+struct Extras<'a> {
+    state: &'a StateHandle,
+    include: &'a Include,
+    controllers: HashMap<RunId, Controller>,
+    progress: HashMap<RunId, Progress>,
+    records: HashMap<RunId, RunRecord>,
+    stats: HashMap<RunId, StatsOf>,
+}
+
+impl<'a> Extras<'a> {
+    async fn load(
+        state: &'a StateHandle,
+        entries: &[Entry],
+        include: &'a Include,
+    ) -> Result<Self, StateError> {
+        let ids: Vec<RunId> = entries.iter().map(|e| e.id().clone()).collect();
+        let reader = &state.shared.reader;
+        let (mut controllers, mut progress) = (HashMap::new(), HashMap::new());
+        if include.has(Member::Evidence) {
+            let ended: Vec<RunId> = entries.iter().filter(|e| !e.is_live()).map(|e| e.id().clone()).collect();
+            controllers = reader.controllers(&ids).await?;
+            progress = reader.progress(&ended).await?;
+        }
+        let mut records = HashMap::new();
+        if include.has(Member::Attempts) || include.has(Member::Stats) {
+            for id in &ids {
+                records.extend(reader.record(id).await?.map(|record| (id.clone(), record)));
+            }
+        }
+        let stats =
+            if include.has(Member::Stats) { state.stats(records.values()).await } else { HashMap::new() };
+        Ok(Self { state, include, controllers, progress, records, stats })
+    }
+
+    /// A run with what was asked for.
+    fn write(&self, entry: &Entry, json: &mut Vec<u8>) -> Result<(), StateError> {
+        let shared = &self.state.shared;
+        let (id, doc) = (entry.id(), &entry.doc);
+        json.extend_from_slice(doc.get(..entry.workers_at).unwrap_or_default());
+        let live = shared.live.get(id);
+        let stored = self.progress.get(id);
+        if self.include.has(Member::Evidence) {
+            let progress = live.as_ref().map(|l| &l.progress).or(stored);
+            member(json, "last_metrics", &progress.map(Progress::last_metrics).unwrap_or_default())?;
+            let clock = shared.clock.as_ref();
+            let evidence = self.controllers.get(id).map(|c| evidence(c, live.as_ref(), stored, clock));
+            member(json, "evidence", &evidence)?;
+        } else if !self.include.metrics.is_empty() {
+            member(json, "last_metrics", &self.last_metrics(entry))?;
+        }
+        let nothing = StatsOf::new();
+        let stats = self.stats.get(id).unwrap_or(&nothing);
+        let record = self.records.get(id);
+        if self.include.has(Member::Attempts) {
+            member(json, "attempts", &record.map(|r| r.attempt_views(stats)).unwrap_or_default())?;
+        }
+        if self.include.has(Member::Stats) {
+            let newest = record.and_then(|r| r.newest_attempt().map(|a| r.worker_views(a, stats)));
+            member(json, "workers", &newest.unwrap_or_default())?;
+            json.push(b'}');
+        } else if self.include.has(Member::Workers) {
+            json.extend_from_slice(doc.get(entry.workers_at..).unwrap_or_default());
+        } else {
+            json.push(b'}');
+        }
+        Ok(())
+    }
+
+    /// The last values that were asked for.
+    fn last_metrics(&self, entry: &Entry) -> BTreeMap<String, MetricValue> {
+        let shared = &self.state.shared;
+        let index = shared.index.read();
+        let all = self.include.metrics.iter().any(|key| key == "*");
+        let keys = if all { index.keys(entry, &shared.live) } else { self.include.metrics.clone() };
+        let value = |key: String| {
+            let value = index.value(entry, &key, &shared.live)?;
+            Some((key, MetricValue(value)))
+        };
+        keys.into_iter().filter_map(value).collect()
+    }
+}
+
+/// Writes a member of an object that is not closed yet.
+fn member(json: &mut Vec<u8>, name: &str, value: &impl Serialize) -> Result<(), StateError> {
+    // Writing to a vector cannot fail.
+    let _ = write!(json, ",\"{name}\":");
+    serde_json::to_writer(json, value).map_err(|e| StateError::Unavailable(e.to_string()))
+}
+
+impl From<Invalid> for StateError {
+    fn from(invalid: Invalid) -> Self {
+        Refusal::from(invalid).into()
+    }
+}

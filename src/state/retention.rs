@@ -1,0 +1,124 @@
+//! Clearing away: the plan is made by `model::retention`, here it is carried out.
+
+use futures_util::future::join_all;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{DataDir, StateError, StateHandle};
+use crate::{
+    base::RunId,
+    model::retention::{CollectGarbage, Plan, plan},
+};
+
+/// Runs that one request clears away at the most; whoever asked asks again.
+const AT_ONCE: usize = 1_000;
+/// Runs that are thrown away or deleted together.
+const CHUNK: usize = 100;
+
+/// What was cleared away, or would be.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct Cleared {
+    /// Runs that went to the trash.
+    pub trashed: Vec<RunId>,
+    /// Runs that were deleted for good.
+    pub purged: Vec<RunId>,
+    /// Size of the logs and checkpoints that were deleted.
+    pub freed_bytes: u64,
+    /// Runs that the rules name and this request left for the next one.
+    pub remaining: usize,
+    /// Whether this only says what would be done.
+    pub dry_run: bool,
+}
+
+impl StateHandle {
+    /// Puts into the trash and deletes what the rules name, a bounded number of runs at a time.
+    ///
+    /// # Errors
+    /// When no rule is given, or the store cannot be written.
+    pub async fn collect_garbage(&self, rule: CollectGarbage) -> Result<Cleared, StateError> {
+        rule.check()?;
+        self.reconcile().await?;
+        let mut runs = self.shared.reader.ended_runs().await?;
+        if rule.needs_sizes() {
+            let data_dir = self.data_dir().clone();
+            runs = blocking(move || {
+                for run in &mut runs {
+                    run.size_bytes = data_dir.run_size(&run.id);
+                }
+                runs
+            })
+            .await?;
+        }
+        let Plan { mut trash, mut purge } = plan(&rule, runs, self.now());
+        let remaining = trash.len().saturating_sub(AT_ONCE) + purge.len().saturating_sub(AT_ONCE);
+        trash.truncate(AT_ONCE);
+        purge.truncate(AT_ONCE);
+        let mut cleared = Cleared { remaining, dry_run: rule.dry_run, ..Cleared::default() };
+        if rule.dry_run {
+            cleared.freed_bytes = self.sizes(purge.clone()).await?;
+            return Ok(Cleared { trashed: trash, purged: purge, ..cleared });
+        }
+        for chunk in trash.chunks(CHUNK) {
+            let done = join_all(chunk.iter().map(|run| self.trash(run))).await;
+            for (run, result) in chunk.iter().zip(done) {
+                match result {
+                    Ok(_) => cleared.trashed.push(run.clone()),
+                    // It came back, or somebody else was quicker: nothing to clear away.
+                    Err(StateError::Refused(_)) => {}
+                    Err(e) => return Err(e),
+                }
+            }
+        }
+        for chunk in purge.chunks(CHUNK) {
+            // The records first: a run that somebody restores just now keeps its files.
+            let gone = self.purge(chunk.to_vec()).await?;
+            let data_dir: DataDir = self.data_dir().clone();
+            let runs = gone.clone();
+            cleared.freed_bytes +=
+                blocking(move || runs.iter().map(|run| data_dir.remove_run(run)).sum::<u64>()).await?;
+            cleared.purged.extend(gone);
+        }
+        Ok(cleared)
+    }
+
+    async fn sizes(&self, runs: Vec<RunId>) -> Result<u64, StateError> {
+        let data_dir = self.data_dir().clone();
+        blocking(move || runs.iter().map(|run| data_dir.run_size(run)).sum()).await
+    }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, StateError> {
+    tokio::task::spawn_blocking(work).await.map_err(|e| StateError::Unavailable(e.to_string()))
+}
+
+impl DataDir {
+    /// Size of a run's files.
+    fn run_size(&self, run: &RunId) -> u64 {
+        size(&self.run_dir(run))
+    }
+
+    /// Deletes a run's files; what that freed. What cannot be deleted stays for the next time.
+    fn remove_run(&self, run: &RunId) -> u64 {
+        let dir = self.run_dir(run);
+        let bytes = size(&dir);
+        match std::fs::remove_dir_all(&dir) {
+            Ok(()) => bytes,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => 0,
+            Err(e) => {
+                tracing::warn!(run.id = %run, "the files of run {run} stay: {e}");
+                bytes.saturating_sub(size(&dir))
+            }
+        }
+    }
+}
+
+/// Bytes of the files below a directory; links are not followed.
+fn size(dir: &std::path::Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
+    let of = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(meta) if meta.is_dir() => size(&entry.path()),
+        Ok(meta) => meta.len(),
+        Err(_) => 0,
+    };
+    entries.flatten().map(of).sum()
+}

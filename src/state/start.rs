@@ -1,0 +1,135 @@
+//! Opening the store and starting the StateActor.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI64},
+    },
+    time::{Duration, Instant},
+};
+
+use parking_lot::RwLock;
+use tokio::sync::mpsc;
+use tracing::info;
+
+use super::{
+    StateError, StateHandle,
+    actor::{Actor, MAILBOX},
+    counters::Counters,
+    data_dir::{DataDir, DataDirLock},
+    hub::Hub,
+    index::RunIndex,
+    live::LiveMap,
+    nodes::own_node,
+    processes::ProcessWatch,
+    shared::Shared,
+    working_set::WorkingSet,
+};
+use crate::{
+    base::{Clock, SystemClock, Tasks, number, secret::SigningKey},
+    model::ledger::{Ledger, NodeOffer},
+    store::{self, Writer},
+};
+
+/// The shape of the runs' documents; count it up when `TrainRun` changes, and they are made anew at the next start.
+const DOCUMENTS: &str = "2";
+
+/// What the StateActor needs.
+#[derive(Debug)]
+pub struct StateOptions {
+    /// Where its store lies.
+    pub data_dir: DataDir,
+    /// The directory's lock.
+    pub lock: DataDirLock,
+    /// Where it takes time from.
+    pub clock: Arc<dyn Clock>,
+    /// What this host has for workers.
+    pub node: NodeOffer,
+}
+
+impl StateOptions {
+    /// A store by this host's clock, with this host's processors for workers.
+    #[must_use]
+    pub fn new(data_dir: DataDir, lock: DataDirLock) -> Self {
+        Self { data_dir, lock, clock: Arc::new(SystemClock::new()), node: own_node() }
+    }
+}
+
+/// The running StateActor.
+#[derive(Debug)]
+pub struct StateTask {
+    tasks: Tasks,
+}
+
+impl StateTask {
+    /// Finishes what waits, folds the WAL and lets go of the data directory. Returns whether that was in time.
+    pub async fn shutdown(self, limit: Duration) -> bool {
+        self.tasks.shutdown("the store", limit).await
+    }
+}
+
+/// Opens the store and starts the StateActor.
+///
+/// # Errors
+/// When the store cannot be opened or is of a later version.
+pub async fn start(options: StateOptions) -> Result<(StateHandle, StateTask), StateError> {
+    let StateOptions { data_dir, lock, clock, node } = options;
+    let path: PathBuf = data_dir.database();
+    let (mut writer, reader) = store::open(&path).await?;
+    let io = |e: std::io::Error| StateError::Unavailable(e.to_string());
+    let key = match writer.head_value("signing_key").await?.as_deref().and_then(SigningKey::from_hex) {
+        Some(key) => key,
+        None => {
+            let key = SigningKey::generate().map_err(io)?;
+            writer.set_head_value("signing_key", key.to_hex()).await?;
+            key
+        }
+    };
+    renew_documents(&mut writer).await?;
+    let mut index = RunIndex::default();
+    writer.listed_runs(|run| index.put(run)).await?;
+    let shared = Arc::new(Shared {
+        data_dir,
+        index: RwLock::new(index),
+        live: LiveMap::default(),
+        hub: Hub::new(),
+        processes: ProcessWatch::new().map_err(io)?,
+        reader,
+        next_due_ms: AtomicI64::new(i64::MAX),
+        concluding: AtomicBool::new(false),
+        last_look_ms: AtomicI64::new(number::millis(clock.monotonic())),
+        last_sweep_ms: AtomicI64::new(clock.now().as_ms()),
+        failures: AtomicI64::new(0),
+        broken: RwLock::new(None),
+        ledger: RwLock::new(Ledger::of(node.clone())),
+        node,
+        counters: Counters::default(),
+        clock,
+    });
+    let set = WorkingSet::load(&mut writer, key, &shared).await?;
+    info!("the store is open: {} live runs", set.records.len());
+    let (sender, mailbox) = mpsc::channel(MAILBOX);
+    let actor = Actor::new(writer, set, Arc::clone(&shared), mailbox, lock);
+    let tasks = Tasks::new();
+    let stop = tasks.stopping();
+    drop(tasks.spawn(actor.run(stop)));
+    Ok((StateHandle::new(sender, shared), StateTask { tasks }))
+}
+
+/// Makes the runs' documents anew if an earlier version made them otherwise.
+async fn renew_documents(writer: &mut Writer) -> Result<(), StateError> {
+    if writer.head_value("documents").await?.as_deref() == Some(DOCUMENTS) {
+        return Ok(());
+    }
+    let mut shown = Instant::now();
+    let progress = |done| {
+        if shown.elapsed() > Duration::from_secs(2) {
+            info!("an earlier version wrote this store; {done} runs are ready to be listed");
+            shown = Instant::now();
+        }
+    };
+    writer.renew_documents(progress).await?;
+    writer.set_head_value("documents", DOCUMENTS.to_owned()).await?;
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! What the list's index keeps of each run, and its ready-made documents.
+
+use std::collections::BTreeMap;
+
+use futures_util::TryStreamExt;
+use serde::Serialize;
+use sqlx::{Row, sqlite::SqliteRow};
+
+use super::{
+    Reader, StoreError, Writer,
+    json_row::{Rows, json, small, word},
+};
+use crate::{
+    base::{RunId, Timestamp},
+    model::{RunStatus, progress::Progress, retention::EndedRun, view::Document},
+};
+
+/// What the list's index keeps of a run.
+#[derive(Debug)]
+pub(crate) struct ListedRun {
+    pub(crate) id: RunId,
+    pub(crate) start_time: Timestamp,
+    pub(crate) duration_ms: Option<i64>,
+    pub(crate) status: RunStatus,
+    pub(crate) name: String,
+    pub(crate) job_id: Option<String>,
+    pub(crate) experiment: Option<String>,
+    pub(crate) tags: BTreeMap<String, String>,
+    pub(crate) trashed: bool,
+    /// Last values of its metrics, once it has ended; none if they are as they were.
+    pub(crate) values: Option<Vec<(String, f64)>>,
+    /// The run as a list shows it.
+    pub(crate) doc: Document,
+}
+
+impl ListedRun {
+    /// What a search looks through: name, id, job id and tags, in lower case, a line each.
+    pub(crate) fn texts(&self) -> String {
+        let mut text =
+            format!("{}\n{}\n{}\n", self.name, self.id, self.job_id.as_deref().unwrap_or_default());
+        for (key, value) in &self.tags {
+            // A line break ends a text, so that nothing is found across two.
+            let value = value.replace('\n', " ");
+            for part in [key, ":", &value, "\n"] {
+                text.push_str(part);
+            }
+        }
+        text.to_lowercase()
+    }
+}
+
+/// A document to be put in place of an older one.
+#[derive(Serialize)]
+struct DocumentRow<'a> {
+    id: &'a RunId,
+    doc: &'a str,
+    workers_at: usize,
+}
+
+impl Writer {
+    /// Every run as the list's index keeps it, one after the other.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) async fn listed_runs(&mut self, mut each: impl FnMut(ListedRun)) -> Result<(), StoreError> {
+        let mut rows = sqlx::query(
+            "select id, start_time_ms, end_time_ms, run_status, name, job_id, experiment, tags, trashed_at_ms, doc,
+                workers_at, progress.progress
+            from runs
+            left join progress on progress.run_id = runs.id",
+        )
+        .fetch(&mut self.connection);
+        while let Some(row) = rows.try_next().await? {
+            each(listed(&row)?);
+        }
+        Ok(())
+    }
+
+    /// Makes the documents of all runs anew.
+    ///
+    /// # Errors
+    /// When the store cannot be read or written; what was done until then is of use all the same.
+    pub(crate) async fn renew_documents(
+        &mut self,
+        mut progress: impl FnMut(usize),
+    ) -> Result<(), StoreError> {
+        const AT_ONCE: i64 = 500;
+        let (mut after, mut done) = (String::new(), 0);
+        loop {
+            let ids: Vec<String> =
+                sqlx::query_scalar("select id from runs where id > $1 order by id limit $2")
+                    .bind(after.clone())
+                    .bind(AT_ONCE)
+                    .fetch_all(&mut self.connection)
+                    .await?;
+            let Some(last) = ids.last() else { return Ok(()) };
+            after.clone_from(last);
+            let mut rows = Rows::of("runs");
+            for id in &ids {
+                let id = id.parse().map_err(|_| StoreError::Corrupt { table: "runs", what: id.clone() })?;
+                if let Some(record) = self.record(&id).await? {
+                    let Document { json, workers_at } = record.document();
+                    rows.push(&DocumentRow { id: &id, doc: &json, workers_at });
+                }
+            }
+            rows.write(
+                &mut self.connection,
+                "with rows (v) as materialized (select value from json_each($1))
+                update runs
+                set doc = r.v->>'doc',
+                    workers_at = r.v->>'workers_at'
+                from rows r
+                where runs.id = r.v->>'id'",
+            )
+            .await?;
+            done += ids.len();
+            progress(done);
+        }
+    }
+}
+
+impl Reader {
+    /// All runs that have ended, as retention sees them, without their sizes.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) async fn ended_runs(&self) -> Result<Vec<EndedRun>, StoreError> {
+        const T: &str = "runs";
+        let rows = sqlx::query(
+            "select id, end_time_ms, trashed_at_ms
+            from runs
+            where end_time_ms is not null",
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        rows.iter()
+            .map(|row| {
+                Ok(EndedRun {
+                    id: word(T, row, "id")?,
+                    ended_at: Timestamp::from_ms(row.try_get("end_time_ms")?),
+                    trashed_at: row.try_get::<Option<i64>, _>("trashed_at_ms")?.map(Timestamp::from_ms),
+                    size_bytes: 0,
+                })
+            })
+            .collect()
+    }
+}
+
+fn listed(row: &SqliteRow) -> Result<ListedRun, StoreError> {
+    const T: &str = "runs";
+    let start_time = Timestamp::from_ms(row.try_get("start_time_ms")?);
+    let end_time = row.try_get::<Option<i64>, _>("end_time_ms")?;
+    let progress: Option<Progress> = json("progress", row, "progress")?;
+    Ok(ListedRun {
+        id: word(T, row, "id")?,
+        start_time,
+        duration_ms: end_time.map(|end| end - start_time.as_ms()),
+        status: word(T, row, "run_status")?,
+        name: row.try_get("name")?,
+        job_id: row.try_get("job_id")?,
+        experiment: row.try_get("experiment")?,
+        tags: json(T, row, "tags")?,
+        trashed: row.try_get::<Option<i64>, _>("trashed_at_ms")?.is_some(),
+        values: progress.map(|p| p.last_values()),
+        doc: Document { json: row.try_get("doc")?, workers_at: small(T, row, "workers_at")? },
+    })
+}
