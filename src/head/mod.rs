@@ -10,6 +10,7 @@ mod health;
 mod logs;
 mod metrics;
 mod problem;
+mod ray;
 mod router;
 mod runs;
 mod serve;

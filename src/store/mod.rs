@@ -8,6 +8,7 @@ mod json_row;
 pub(crate) mod metrics;
 mod open;
 mod progress;
+mod records;
 mod runs;
 
 pub(crate) use batch::{Batch, Contact};

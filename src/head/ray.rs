@@ -1,0 +1,163 @@
+//! Ray's two published shapes, so that whatever reads Ray's Train API reads TrainHead. Like Ray they answer with all
+//! runs, but a piece at a time: however many there are, only a few are in memory at once.
+
+use std::io;
+
+use axum::{
+    body::{Body, Bytes},
+    extract::State,
+    http::StatusCode,
+    response::Response,
+};
+use futures_util::stream;
+use serde::Deserialize;
+use tracing::warn;
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    extract::ApiQuery,
+    problem::{AnyProblem, Problem},
+    router::HeadOptions,
+    runs::{json, page_size},
+};
+use crate::{
+    model::{RunRecord, ray_v1::RayV1Run, ray_v2::RayV2Run, ray_worker::RankStats},
+    state::{PageToken, StateError},
+};
+
+/// Runs in memory at once.
+const CHUNK: u32 = 100;
+
+/// Which runs are asked for: all, as Ray answers, unless a page is named.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct RayParams {
+    /// How many; all if neither this nor a token is given.
+    #[param(minimum = 1, maximum = 1000)]
+    page_size: Option<u32>,
+    /// The `next_page_token` of the answer before.
+    page_token: Option<String>,
+}
+
+/// Runs in the shape of Ray Train V1.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "read by the OpenAPI document only")]
+pub(super) struct RayV1RunList<'a> {
+    /// The runs, newest start first.
+    train_runs: Vec<RayV1Run<'a>>,
+    /// Only where a page was asked for: where to go on; null on the last page.
+    #[schema(required = false)]
+    next_page_token: Option<String>,
+}
+
+/// Runs in the shape of Ray Train V2.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "read by the OpenAPI document only")]
+pub(super) struct RayV2RunList<'a> {
+    /// The runs, newest start first.
+    train_runs: Vec<RayV2Run<'a>>,
+    /// Only where a page was asked for: where to go on; null on the last page.
+    #[schema(required = false)]
+    next_page_token: Option<String>,
+}
+
+/// Lists runs in the shape of Ray Train V1. In Ray's path `v2` is the version of the API.
+#[utoipa::path(get, path = "/api/train/v2/runs", tag = "read", params(RayParams),
+    responses((status = 200, body = inline(RayV1RunList)), AnyProblem))]
+pub(super) async fn list_ray_v1_runs(
+    State(head): State<HeadOptions>,
+    ApiQuery(params): ApiQuery<RayParams>,
+) -> Result<Response, Problem> {
+    answer(head, &params, |record, _, stats| serde_json::to_vec(&RayV1Run::of(record, stats))).await
+}
+
+/// Lists runs in the shape of Ray Train V2. In Ray's path `v2` is the version of Ray Train, `v1` that of the API.
+#[utoipa::path(get, path = "/api/train/v2/runs/v1", tag = "read", params(RayParams),
+    responses((status = 200, body = inline(RayV2RunList)), AnyProblem))]
+pub(super) async fn list_ray_v2_runs(
+    State(head): State<HeadOptions>,
+    ApiQuery(params): ApiQuery<RayParams>,
+) -> Result<Response, Problem> {
+    answer(head, &params, |record, storage, stats| serde_json::to_vec(&RayV2Run::of(record, storage, stats)))
+        .await
+}
+
+/// Makes the JSON of a run, of its directory and of what its workers use right now.
+type WriteRun = fn(&RunRecord, &str, &RankStats) -> serde_json::Result<Vec<u8>>;
+
+async fn answer(head: HeadOptions, params: &RayParams, write: WriteRun) -> Result<Response, Problem> {
+    let RayParams { page_size: asked, page_token } = params;
+    let paged = asked.is_some() || page_token.is_some();
+    let mut walk = Walk {
+        head,
+        write,
+        from: page_token.as_deref().map(PageToken::parse).transpose()?,
+        left: if paged { Some(page_size(*asked)?) } else { None },
+        begun: false,
+        done: false,
+    };
+    // What is wrong with the request or the store shows at the first piece, when it can still be said.
+    let mut first = br#"{"train_runs":["#.to_vec();
+    first.extend(walk.next().await?);
+    let body = stream::unfold((Some(first), walk), |(first, mut walk)| async move {
+        let piece = match first {
+            Some(first) => Ok(first),
+            None if walk.done => return None,
+            // A list that breaks off must not look like one that is complete: the connection is broken instead.
+            None => walk.next().await.map_err(|e| {
+                warn!("a list broke off: {e}");
+                walk.done = true;
+                io::Error::other(e)
+            }),
+        };
+        Some((piece.map(Bytes::from), (None, walk)))
+    });
+    Ok(json(StatusCode::OK, Body::from_stream(body)))
+}
+
+/// A walk through the list.
+struct Walk {
+    head: HeadOptions,
+    write: WriteRun,
+    from: Option<PageToken>,
+    /// How many runs may still come; none if all are asked for.
+    left: Option<u32>,
+    /// Whether a run was written.
+    begun: bool,
+    done: bool,
+}
+
+impl Walk {
+    /// The next piece of the answer.
+    async fn next(&mut self) -> Result<Vec<u8>, StateError> {
+        let size = self.left.map_or(CHUNK, |left| left.min(CHUNK));
+        let mut out = Vec::new();
+        let page = self.head.state.record_page(size, self.from.take()).await?;
+        for record in &page.records {
+            // Here the sampler's figures of this run come in.
+            let stats = RankStats::new();
+            let storage = self.head.state.data_dir().run_dir(&record.run.id);
+            match (self.write)(record, &storage.to_string_lossy(), &stats) {
+                Ok(run) => {
+                    out.extend_from_slice(if self.begun { b"," } else { b"" });
+                    out.extend_from_slice(&run);
+                    self.begun = true;
+                }
+                Err(e) => warn!(run.id = %record.run.id, "run {} is left out of a list: {e}", record.run.id),
+            }
+        }
+        self.left = self.left.map(|left| left - size);
+        self.done = page.next.is_none() || self.left == Some(0);
+        if self.done {
+            out.push(b']');
+            if self.left.is_some() {
+                let next = serde_json::json!(page.next.as_ref().map(ToString::to_string));
+                out.extend_from_slice(format!(",\"next_page_token\":{next}").as_bytes());
+            }
+            out.push(b'}');
+        }
+        self.from = page.next;
+        Ok(out)
+    }
+}
