@@ -161,3 +161,73 @@ impl Walk {
         Ok(out)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use axum::{
+        body::to_bytes,
+        http::{Request, header},
+    };
+    use serde_json::{Value, json};
+    use tokio_util::sync::CancellationToken;
+    use tower::ServiceExt;
+
+    use crate::{
+        base::SystemClock,
+        head::{AllowedHosts, Assets, HeadOptions, router},
+        model::commands::RegisterRun,
+        state::{DataDir, StateOptions, start},
+        store,
+    };
+
+    #[tokio::test]
+    async fn a_row_that_cannot_be_read_costs_its_run_its_place_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let data_dir = DataDir::open(dir.path()).unwrap();
+        let database = data_dir.database();
+        let lock = data_dir.try_lock().unwrap().unwrap();
+        let options = StateOptions { data_dir, lock, clock: Arc::new(SystemClock::new()) };
+        let (state, task) = start(options).await.unwrap();
+        for i in 0..4 {
+            let body = json!({"id": format!("r{i}"), "controller": {"actor_id": "c"}, "start_time_ms": 1_700_000_000_000_i64 - i});
+            state.register(serde_json::from_value::<RegisterRun>(body).unwrap()).await.unwrap();
+        }
+        let (mut writer, _) = store::open(&database).await.unwrap();
+        for bad in [
+            "update runs set phase = 'NONSENSE' where id = 'r0'",
+            "update runs set tags = '{' where id = 'r3'",
+            // A value that is weird and can be read is shown.
+            "update runs set start_time_ms = 9223372036854775807 where id = 'r2'",
+            "insert into attempts (run_id, ordinal, attempt_id, status, start_time_ms, num_workers)
+                values ('r2', 0, 'a', 'PENDING', -1, 4294967295)",
+        ] {
+            writer.spoil(bad).await;
+        }
+        let router = router(HeadOptions {
+            state,
+            hosts: AllowedHosts::loopback_and([]),
+            base_path: "/".into(),
+            assets: Assets::Embedded,
+            stop: CancellationToken::new(),
+        });
+        for (path, left) in [
+            ("/api/train/v2/runs", json!(["r1", "r2"])),
+            ("/api/train/v2/runs/v1", json!(["r1", "r2"])),
+            ("/api/train/v2/runs/v1?page_size=1", json!([])),
+            ("/api/train/v2/runs/v1?page_size=2", json!(["r1"])),
+        ] {
+            let request = Request::get(path).header(header::HOST, "localhost").body(super::Body::empty());
+            let response = router.clone().oneshot(request.unwrap()).await.unwrap();
+            assert_eq!(response.status(), 200, "{path}");
+            let bytes = to_bytes(response.into_body(), 1 << 24).await.unwrap();
+            let list: Value = serde_json::from_slice(&bytes).unwrap();
+            let ids: Value =
+                list["train_runs"].as_array().unwrap().iter().map(|run| run["id"].clone()).collect();
+            assert_eq!(ids, left, "{path}");
+        }
+        drop(router);
+        assert!(task.shutdown(std::time::Duration::from_secs(10)).await);
+    }
+}
