@@ -185,13 +185,15 @@ fn status(attempt: &Attempt) -> AttemptStatus {
     }
 }
 
-/// Ray has no field for the reason of an end, so it stands in front of the detail.
+/// Ray has no field for the reason of an end, so it stands in front of the detail, if that does not begin with it.
 fn status_detail(attempt: &Attempt) -> Option<String> {
     let reason = attempt.end_reason.filter(|r| *r != EndReason::Completed);
     match (reason, &attempt.status_detail) {
-        (Some(reason), Some(detail)) => Some(format!("{reason}: {detail}")),
+        (Some(reason), Some(detail)) if !detail.starts_with(reason.as_str()) => {
+            Some(format!("{reason}: {detail}"))
+        }
         (Some(reason), None) => Some(reason.to_string()),
-        (None, detail) => detail.clone(),
+        (_, detail) => detail.clone(),
     }
 }
 

@@ -278,7 +278,7 @@ async fn every_life_of_a_run_has_the_shape_of_ray_and_is_true_at_every_stage() {
         .await;
     let (_, v2) = looker.look(&head, "stopped").await;
     assert_eq!((&v2["status"], &v2["job_details"]["status"]), (&json!("ABORTED"), &json!("STOPPED")));
-    assert_eq!(v2["attempts"][0]["status_detail"], "stopped: stopped by user ada (SIGINT)");
+    assert_eq!(v2["attempts"][0]["status_detail"], "stopped by user ada (SIGINT)");
     head.running("silent", 1).await;
     head.pass(Duration::from_secs(32)).await;
     let (_, v2) = looker.look(&head, "silent").await;

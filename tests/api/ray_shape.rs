@@ -20,8 +20,10 @@ pub(crate) enum Json {
     Float,
     Text,
     List(Vec<Json>),
-    Map(Vec<(String, Json)>),
+    Map(Pairs),
 }
+
+type Pairs = Vec<(String, Json)>;
 
 impl Json {
     fn kind(&self) -> &'static str {
@@ -262,7 +264,7 @@ impl Shape {
             Json::Map(pairs) if !self.free.contains(&place) && !is_opaque(place) => {
                 let mut out = Vec::new();
                 for (i, (key, value)) in pairs.iter().enumerate() {
-                    let mut change = |change: &dyn Fn(&mut Vec<(String, Json)>)| {
+                    let mut change = |change: &dyn Fn(&mut Pairs)| {
                         let mut pairs = pairs.clone();
                         change(&mut pairs);
                         out.push(Json::Map(pairs));
