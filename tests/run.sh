@@ -4,6 +4,7 @@
 #
 #   tests/run.sh               everything
 #   tests/run.sh rust          one part: rust, python or browser
+#   tests/run.sh ray           not among everything: Ray's own models read our views (installs Ray, about 400 MB)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
@@ -44,8 +45,8 @@ python() {
     "$venv/bin/pip" install --quiet --disable-pip-version-check pytest mypy ruff numpy
     say "Python: lints and types"
     cd "$root/python"
-    "$venv/bin/ruff" check --config pyproject.toml . ../examples
-    "$venv/bin/ruff" format --check --config pyproject.toml . ../examples
+    "$venv/bin/ruff" check --config pyproject.toml . ../examples ../tests/ray_models.py
+    "$venv/bin/ruff" format --check --config pyproject.toml . ../examples ../tests/ray_models.py
     "$venv/bin/mypy"
     say "Python: tests"
     "$venv/bin/python" -m pytest -q 2>&1 | tee "$logs/python"
@@ -69,10 +70,20 @@ browser() {
     cd "$root"
 }
 
+ray() {
+    say "Ray: packages"
+    cargo build --quiet
+    local venv=$root/target/ray-venv
+    [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check "ray[default,train]" pydantic
+    say "Ray: its models read our views"
+    "$venv/bin/python" tests/ray_models.py 2>&1 | tee "$logs/ray"
+}
+
 for part in "${parts[@]}"; do
     case $part in
-    rust | python | browser) "$part" ;;
-    *) echo "tests/run.sh: no part '$part'; there are rust, python and browser" >&2; exit 2 ;;
+    rust | python | browser | ray) "$part" ;;
+    *) echo "tests/run.sh: no part '$part'; there are rust, python, browser and ray" >&2; exit 2 ;;
     esac
 done
 
@@ -82,7 +93,7 @@ total=0
 for part in "${parts[@]}"; do
     case $part in
     rust) n=$(grep -ohE '[0-9]+ passed' "$logs/rust" | awk '{n += $1} END {print n + 0}') ;;
-    python) n=$(grep -ohE '[0-9]+ passed' "$logs/python" | awk '{n += $1} END {print n + 0}') ;;
+    python | ray) n=$(grep -ohE '[0-9]+ passed' "$logs/$part" | awk '{n += $1} END {print n + 0}') ;;
     browser) n=$(grep -ohE '^(#|ℹ) pass [0-9]+' "$logs/browser" | awk '{n += $3} END {print n + 0}') ;;
     esac
     printf '%-8s %5d passed\n' "$part" "$n"

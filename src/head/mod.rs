@@ -12,6 +12,7 @@ mod metrics;
 mod people;
 mod places;
 mod problem;
+mod ray;
 mod router;
 mod runs;
 mod serve;

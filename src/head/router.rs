@@ -16,7 +16,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     assets, assets::Assets, controllers, docs, guard, guard::AllowedHosts, health, logs, metrics, people,
-    places, problem::Problem, runs, sse,
+    places, problem::Problem, ray, runs, sse,
 };
 use crate::state::StateHandle;
 
@@ -67,6 +67,8 @@ fn api() -> OpenApiRouter<HeadOptions> {
         .routes(routes!(logs::list_logs))
         .routes(routes!(logs::read_log))
         .routes(routes!(sse::follow_events))
+        .routes(routes!(ray::list_ray_v1_runs))
+        .routes(routes!(ray::list_ray_v2_runs))
         .routes(routes!(controllers::set_state))
         .routes(routes!(controllers::begin_attempt))
         .routes(routes!(controllers::run_attempt))

@@ -37,9 +37,10 @@ impl From<StoreError> for StateError {
         match e {
             StoreError::Full => Self::DiskFull,
             StoreError::Newer { found, known } => Self::NewerDatabase { found, known },
-            StoreError::Sqlite(_) | StoreError::Migrate(_) | StoreError::Corrupt { .. } => {
-                Self::Unavailable(chain(&e))
-            }
+            StoreError::Sqlite(_)
+            | StoreError::Migrate(_)
+            | StoreError::Corrupt { .. }
+            | StoreError::Record(..) => Self::Unavailable(chain(&e)),
         }
     }
 }

@@ -167,14 +167,10 @@ impl<'a> Extras<'a> {
             controllers = reader.controllers(&ids).await?;
             progress = reader.progress(&ended).await?;
         }
-        let mut records = HashMap::new();
-        if include.has(Member::Attempts) || include.has(Member::Stats) {
-            for id in &ids {
-                records.extend(reader.record(id).await?.map(|record| (id.clone(), record)));
-            }
-        }
-        let stats =
-            if include.has(Member::Stats) { state.stats(records.values()).await } else { HashMap::new() };
+        let wants = include.has(Member::Attempts) || include.has(Member::Stats);
+        let records = if wants { state.records(&ids).await? } else { Vec::new() };
+        let stats = if include.has(Member::Stats) { state.stats(&records).await? } else { HashMap::new() };
+        let records = records.into_iter().map(|record| (record.run.id.clone(), record)).collect();
         Ok(Self { state, include, controllers, progress, records, stats })
     }
 

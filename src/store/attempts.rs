@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use sqlx::{Row, SqliteConnection, sqlite::SqliteRow};
+use sqlx::{Row, sqlite::SqliteRow};
 
 use super::{
     StoreError,
@@ -141,33 +141,20 @@ pub(super) const WRITE_WORKERS: &str =
             status = excluded.status,
             exit = excluded.exit";
 
-/// All attempts of a run with their workers, oldest first.
-pub(super) async fn of_run(
-    connection: &mut SqliteConnection,
-    run: &RunId,
-) -> Result<Vec<Attempt>, StoreError> {
-    let rows = sqlx::query(
-        "select ordinal, attempt_id, status, end_reason, status_detail, start_time_ms, end_time_ms, num_workers,
-            reservation
-        from attempts
-        where run_id = $1
-        order by ordinal",
-    )
-    .bind(run.to_string())
-    .fetch_all(&mut *connection)
-    .await?;
+/// The columns that make an [`Attempt`].
+pub(super) const COLUMNS: &str =
+    "run_id, ordinal, attempt_id, status, end_reason, status_detail, start_time_ms, end_time_ms,
+    num_workers, reservation";
+
+/// The columns that make a [`Worker`] and say whose it is.
+pub(super) const WORKER_COLUMNS: &str =
+    "run_id, ordinal, world_rank, actor_id, local_rank, node_rank, node_id, node_ip, pid,
+    gpu_ids, status, exit, resources";
+
+/// All attempts of a run with their workers, from their rows, which stand in the order of the ordinals.
+pub(super) fn of_run(rows: &[SqliteRow], workers: &[SqliteRow]) -> Result<Vec<Attempt>, StoreError> {
     let mut attempts: Vec<Attempt> = rows.iter().map(attempt).collect::<Result<_, _>>()?;
-    let rows = sqlx::query(
-        "select ordinal, world_rank, actor_id, local_rank, node_rank, node_id, node_ip, pid, gpu_ids, status, exit,
-            resources
-        from workers
-        where run_id = $1
-        order by ordinal, world_rank",
-    )
-    .bind(run.to_string())
-    .fetch_all(&mut *connection)
-    .await?;
-    for row in &rows {
+    for row in workers {
         let ordinal: usize = small("workers", row, "ordinal")?;
         let worker = worker(row)?;
         match attempts.get_mut(ordinal) {

@@ -11,6 +11,7 @@ mod nodes;
 mod open;
 mod progress;
 mod purge;
+mod records;
 mod runs;
 
 pub(crate) use batch::{Batch, Contact};

@@ -8,7 +8,7 @@ use sqlx::{
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 
-use crate::base::number::size;
+use crate::base::{RunId, number::size};
 
 /// Pages of WAL before SQLite folds it into the database: larger than the default of 1,000, which puts the fold into
 /// every third commit (measured: p99 a third).
@@ -33,6 +33,9 @@ pub(crate) enum StoreError {
     /// A stored value is not what this program writes.
     #[error("table {table} holds a value that cannot be read: {what}")]
     Corrupt { table: &'static str, what: String },
+    /// Something of a run cannot be read.
+    #[error("run {0} cannot be read")]
+    Record(RunId, #[source] Box<StoreError>),
     /// A migration failed; nothing was changed.
     #[error("the database could not be migrated")]
     Migrate(#[from] sqlx::migrate::MigrateError),

@@ -7,10 +7,10 @@ use std::{
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use sqlx::{Row, SqliteConnection, sqlite::SqliteRow};
+use sqlx::{Row, sqlite::SqliteRow};
 
 use super::{
-    Reader, StoreError, Writer, attempts,
+    Reader, StoreError, Writer,
     json_row::{array, json, optional_word, small, word},
 };
 use crate::{
@@ -210,12 +210,17 @@ pub(super) const WRITE_CONTACTS: &str = "with rows (v) as materialized (select v
         where actors.run_id = r.v->>'run_id'
             and actors.epoch = r.v->>'epoch'";
 
+/// The columns that make a [`Controller`] and say whose it is.
+pub(super) const ACTOR_COLUMNS: &str =
+    "run_id, actor_id, epoch, token_hash, status, lease_ttl_ms, last_contact_ms, process,
+    process_ended_ms, clock_skew_ms";
+
 /// The columns that make a [`Run`]; the list's own document is not among them.
-const COLUMNS: &str = "id, name, job_id, experiment, phase, controller_state, status_detail, ended_by, start_time_ms,
+pub(super) const COLUMNS: &str = "id, name, job_id, experiment, phase, controller_state, status_detail, ended_by, start_time_ms,
     end_time_ms, noticed_at_ms, stop, concluded, first_failure, settings, datasets, framework_versions, tags, notes,
     trashed_at_ms, body_hash";
 
-fn run(row: &SqliteRow) -> Result<Run, StoreError> {
+pub(super) fn run(row: &SqliteRow) -> Result<Run, StoreError> {
     const T: &str = "runs";
     Ok(Run {
         id: word(T, row, "id")?,
@@ -243,7 +248,7 @@ fn run(row: &SqliteRow) -> Result<Run, StoreError> {
 }
 
 /// A controller from the rows of its run's epochs, oldest first.
-fn controller(rows: &[SqliteRow]) -> Result<Controller, StoreError> {
+pub(super) fn controller(rows: &[SqliteRow]) -> Result<Controller, StoreError> {
     const T: &str = "actors";
     let token = |row: &SqliteRow| {
         let hex: String = row.try_get("token_hash")?;
@@ -266,35 +271,7 @@ fn controller(rows: &[SqliteRow]) -> Result<Controller, StoreError> {
     })
 }
 
-/// One run with all that belongs to it, through any connection.
-async fn record(connection: &mut SqliteConnection, id: &RunId) -> Result<Option<RunRecord>, StoreError> {
-    let sql = sqlx::AssertSqlSafe(format!("select {COLUMNS} from runs where id = $1"));
-    let Some(row) = sqlx::query(sql).bind(id.to_string()).fetch_optional(&mut *connection).await? else {
-        return Ok(None);
-    };
-    let actors = sqlx::query(
-        "select actor_id, epoch, token_hash, status, lease_ttl_ms, last_contact_ms, process, process_ended_ms,
-            clock_skew_ms
-        from actors
-        where run_id = $1
-        order by epoch",
-    )
-    .bind(id.to_string())
-    .fetch_all(&mut *connection)
-    .await?;
-    let attempts = attempts::of_run(connection, id).await?;
-    Ok(Some(RunRecord { run: run(&row)?, controller: controller(&actors)?, attempts }))
-}
-
 impl Writer {
-    /// One run with all that belongs to it.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
-    pub(crate) async fn record(&mut self, id: &RunId) -> Result<Option<RunRecord>, StoreError> {
-        record(&mut self.connection, id).await
-    }
-
     /// All runs that have not ended.
     ///
     /// # Errors
@@ -319,30 +296,16 @@ impl Reader {
     /// # Errors
     /// When the store cannot be read.
     pub(crate) async fn controllers(&self, runs: &[RunId]) -> Result<HashMap<RunId, Controller>, StoreError> {
-        let rows = sqlx::query(
-            "select run_id, actor_id, epoch, token_hash, status, lease_ttl_ms, last_contact_ms, process, process_ended_ms,
-                clock_skew_ms
+        let sql = sqlx::AssertSqlSafe(format!(
+            "select {ACTOR_COLUMNS}
             from actors
             where run_id in (select value from json_each($1))
-            order by run_id, epoch",
-        )
-        .bind(array("actors", runs)?)
-        .fetch_all(&self.pool)
-        .await?;
+            order by run_id, epoch"
+        ));
+        let rows = sqlx::query(sql).bind(array("actors", runs)?).fetch_all(&self.pool).await?;
         // Rows of one run stand together, the newest epoch last.
         rows.iter()
             .map(|row| Ok((word("actors", row, "run_id")?, controller(std::slice::from_ref(row))?)))
             .collect()
-    }
-
-    /// One run with all that belongs to it, in one snapshot.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
-    pub(crate) async fn record(&self, id: &RunId) -> Result<Option<RunRecord>, StoreError> {
-        let mut tx = self.pool.begin().await?;
-        let found = record(&mut tx, id).await?;
-        tx.commit().await?;
-        Ok(found)
     }
 }

@@ -16,4 +16,6 @@ mod lifecycle;
 mod listing;
 mod liveness;
 mod metrics;
+mod ray;
+mod ray_shape;
 mod registration;
