@@ -1,4 +1,5 @@
-//! Building blocks that do not know what a run is: ids, time, limits, secrets, tasks, file tails, what a host has.
+//! Building blocks that do not know what a run is: ids, time, limits, secrets, tasks, file tails, masking, what a
+//! host has.
 
 pub mod clock;
 pub mod error;
@@ -6,6 +7,7 @@ pub mod host;
 pub mod ids;
 pub mod invalid;
 pub mod limits;
+pub mod masking;
 pub mod number;
 pub mod readable;
 pub mod sampler;
