@@ -1,4 +1,5 @@
-//! Building blocks that do not know what a run is: ids, time, limits, secrets, tasks, file tails.
+//! Building blocks that do not know what a run is: ids, time, limits, secrets, tasks, file tails, masking, what a
+//! host has.
 
 pub mod clock;
 pub mod error;
@@ -6,8 +7,10 @@ pub mod host;
 pub mod ids;
 pub mod invalid;
 pub mod limits;
+pub mod masking;
 pub mod number;
 pub mod readable;
+pub mod sampler;
 pub mod secret;
 pub mod tail;
 pub mod tasks;
@@ -15,5 +18,6 @@ pub mod tasks;
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use ids::{ActorId, AttemptId, RunId};
 pub use invalid::Invalid;
+pub use sampler::HostSampler;
 pub use secret::{Secret, TokenHash};
 pub use tasks::Tasks;

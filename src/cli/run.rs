@@ -20,7 +20,7 @@ use super::{
     options::{Global, Run},
 };
 use crate::{
-    base::{RunId, SystemClock, Tasks},
+    base::{RunId, SystemClock, Tasks, masking::mask_arguments},
     controller::{
         AgentGroup, ControllerHandle, ControllerOptions, FailurePolicy, Launch, Orphans, TrainController,
         TrainResult, default_stop_signal, process,
@@ -122,7 +122,8 @@ fn options(
     heartbeat: Duration,
 ) -> anyhow::Result<ControllerOptions> {
     let settings = [
-        ("command", json!(mask(&args.command))),
+        // Masked here already: a head of another version may not.
+        ("command", json!(mask_arguments(&args.command))),
         ("workers", json!(args.workers)),
         ("max_failures", json!(args.max_failures)),
         ("grace_period_s", json!(args.grace_period)),
@@ -147,30 +148,6 @@ fn options(
         process: Some(processes::identify(std::process::id()).context("/proc")?),
         clock: Arc::new(SystemClock::new()),
     })
-}
-
-/// Values of arguments that look like secrets by their name are not recorded; the worker still gets them.
-fn mask(command: &[String]) -> Vec<String> {
-    const SECRET: [&str; 5] = ["token", "secret", "password", "passwd", "api-key"];
-    let names_secret = |flag: &str| {
-        let flag = flag.to_ascii_lowercase().replace('_', "-");
-        flag.starts_with('-') && SECRET.iter().any(|word| flag.contains(word))
-    };
-    let mut hide_next = false;
-    let mut masked = Vec::with_capacity(command.len());
-    for argument in command {
-        let hidden = std::mem::take(&mut hide_next);
-        masked.push(match argument.split_once('=') {
-            _ if hidden => "***".to_owned(),
-            Some((flag, _)) if names_secret(flag) => format!("{flag}=***"),
-            None if names_secret(argument) => {
-                hide_next = true;
-                argument.clone()
-            }
-            _ => argument.clone(),
-        });
-    }
-    masked
 }
 
 /// In the run's own directory, or, where that is too deep for a socket, in a directory of its own that only we can enter.
@@ -285,20 +262,5 @@ impl Signals {
             _ = self.terminate.recv() => {}
             _ = self.hangup.recv() => {}
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn arguments_that_look_like_secrets_are_not_recorded() {
-        let command = ["train.py", "--api-key", "sk-y", "--hf_token=hf_x", "--lr", "0.1", "--password", "p"];
-        let masked = mask(&command.map(str::to_owned));
-        assert_eq!(
-            masked,
-            ["train.py", "--api-key", "***", "--hf_token=***", "--lr", "0.1", "--password", "***"]
-        );
     }
 }

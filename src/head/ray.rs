@@ -164,8 +164,6 @@ impl Walk {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use axum::{
         body::to_bytes,
         http::{Request, header},
@@ -175,7 +173,6 @@ mod tests {
     use tower::ServiceExt;
 
     use crate::{
-        base::SystemClock,
         head::{AllowedHosts, Assets, HeadOptions, router},
         model::commands::RegisterRun,
         state::{DataDir, StateOptions, start},
@@ -188,7 +185,7 @@ mod tests {
         let data_dir = DataDir::open(dir.path()).unwrap();
         let database = data_dir.database();
         let lock = data_dir.try_lock().unwrap().unwrap();
-        let options = StateOptions { data_dir, lock, clock: Arc::new(SystemClock::new()) };
+        let options = StateOptions::new(data_dir, lock);
         let (state, task) = start(options).await.unwrap();
         for i in 0..4 {
             let body = json!({"id": format!("r{i}"), "controller": {"actor_id": "c"}, "start_time_ms": 1_700_000_000_000_i64 - i});

@@ -7,7 +7,8 @@ use super::{
     RunRecord, RunStatus, Worker, WorkerStatus,
     commands::Dataset,
     ray_job::RayJobDetails,
-    ray_worker::{StatsOf, RayGpu, RayProcessStats, RayResources, asked_for, gpu_ids, gpus, process_stats},
+    ray_worker::{RayGpu, RayProcessStats, RayResources, asked_for, gpu_ids, gpus, process_stats},
+    view::StatsOf,
 };
 use crate::base::Timestamp;
 

@@ -10,7 +10,8 @@ use super::{
     Attempt, AttemptStatus, EndReason, Phase, RunRecord, Worker, WorkerStatus,
     ray_job::RayJobDetails,
     ray_settings::RayRunSettings,
-    ray_worker::{StatsOf, RayGpu, RayProcessStats, RayResources, asked_for, gpu_ids, gpus, process_stats},
+    ray_worker::{RayGpu, RayProcessStats, RayResources, asked_for, gpu_ids, gpus, process_stats},
+    view::StatsOf,
 };
 use crate::base::Timestamp;
 

@@ -1,7 +1,5 @@
 //! What both of Ray's shapes say of a worker in the same way: its devices, its resources, what its process uses.
 
-use std::collections::BTreeMap;
-
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;

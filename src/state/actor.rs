@@ -22,7 +22,7 @@ use super::{
     working_set::WorkingSet,
 };
 use crate::{
-    base::{Clock, RunId, error::chain, number},
+    base::{RunId, error::chain, number},
     store::{self, Writer},
 };
 

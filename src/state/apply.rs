@@ -26,10 +26,14 @@ impl WorkingSet {
     pub(super) fn apply(&mut self, command: Command, group: &mut Group, around: Around<'_>) {
         group.visited.extend(command.runs());
         match command {
-            Command::Register { run, body, reply } => match self.register(&run, *body, group, around) {
-                Ok(registration) => group.answer_listed(reply, run, Ok(()), move |ack| (registration, ack)),
-                Err(e) => group.answer(reply, Err(e)),
-            },
+            Command::Register { run, body, body_hash, reply } => {
+                match self.register(&run, *body, body_hash, group, around) {
+                    Ok(registration) => {
+                        group.answer_listed(reply, run, Ok(()), move |ack| (registration, ack));
+                    }
+                    Err(e) => group.answer(reply, Err(e)),
+                }
+            }
             Command::Verb { run, token, verb, reply } => {
                 let result = self.verb(&run, &token, verb, group, around);
                 group.answer_listed(reply, run, result.map_err(Into::into), |ack| ack);
@@ -65,10 +69,10 @@ impl WorkingSet {
         &mut self,
         id: &RunId,
         body: RegisterRun,
+        body_hash: String,
         group: &mut Group,
         around: Around<'_>,
     ) -> Result<Registration, StateError> {
-        let body_hash = body_hash(&body);
         let actor = body.controller.actor_id.clone();
         let token = |key: &crate::base::secret::SigningKey, epoch: u32| {
             key.token(&[id.as_str(), &epoch.to_string(), actor.as_str()])
@@ -351,11 +355,4 @@ pub(crate) const fn slug(refusal: &Refusal) -> &'static str {
         Refusal::NoResources(_) => "no-resources",
         Refusal::Invalid(_) => "invalid",
     }
-}
-
-/// The same body is the same registration, whatever it says of taking over.
-fn body_hash(body: &RegisterRun) -> String {
-    let plain = RegisterRun { takeover: false, ..body.clone() };
-    // Every part of the body has string keys, so that it always is JSON.
-    blake3::hash(&serde_json::to_vec(&plain).unwrap_or_default()).to_hex().to_string()
 }

@@ -39,7 +39,10 @@ pub(super) enum Edit {
 pub(super) enum Command {
     Register {
         run: RunId,
+        /// Its secrets are masked.
         body: Box<RegisterRun>,
+        /// Of the body as it was sent.
+        body_hash: String,
         reply: Reply<(Registration, Ack)>,
     },
     Verb {

@@ -1,5 +1,5 @@
-//! The handle: the public verbs. Ids and times are made here, bodies are checked here, and everything that returns runs
-//! is reconciled first.
+//! The handle: the public verbs. Ids and times are made here, bodies are checked and secrets masked here, and everything
+//! that returns runs is reconciled first.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -16,7 +16,7 @@ use super::{
     shared::Shared,
 };
 use crate::{
-    base::{Invalid, RunId, Secret, Timestamp, limits, number},
+    base::{Invalid, RunId, Secret, Timestamp, limits, masking::mask_document, number},
     model::{
         commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration, StopRun},
         metrics::ReportBatch,
@@ -61,11 +61,14 @@ impl StateHandle {
     ///
     /// # Errors
     /// When a rule is broken, or the id belongs to another registration.
-    pub async fn register(&self, body: RegisterRun) -> Result<(Registration, Ack), StateError> {
+    pub async fn register(&self, mut body: RegisterRun) -> Result<(Registration, Ack), StateError> {
         body.check(self.shared.clock.now()).map_err(refused)?;
         let run = body.id.clone().unwrap_or_else(RunId::generate);
+        // Of what was sent, so that a retry with another password is another registration.
+        let body_hash = body_hash(&mut body);
+        mask_document(&mut body.settings);
         self.reconcile().await?;
-        self.ask(|reply| Command::Register { run, body: Box::new(body), reply }).await
+        self.ask(|reply| Command::Register { run, body: Box::new(body), body_hash, reply }).await
     }
 
     /// What the run's controller says about it.
@@ -235,4 +238,13 @@ impl StateHandle {
 
 fn refused(invalid: Invalid) -> StateError {
     StateError::Refused(invalid.into())
+}
+
+/// The same body is the same registration, whatever it says of taking over.
+fn body_hash(body: &mut RegisterRun) -> String {
+    let takeover = std::mem::take(&mut body.takeover);
+    // Every part of the body has string keys, so that it always is JSON.
+    let json = serde_json::to_vec(body).unwrap_or_default();
+    body.takeover = takeover;
+    blake3::hash(&json).to_hex().to_string()
 }

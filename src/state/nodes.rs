@@ -1,30 +1,32 @@
 //! Nodes: what they have, what is reserved of it, and who is on them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{StateError, StateHandle};
+use super::{StateError, StateHandle, retention::blocking};
 use crate::{
-    base::{RunId, host::HostDevices, limits},
+    base::{RunId, host::HostDevices, limits, sampler::HostSampler},
     model::{
-        RunRecord,
+        RunRecord, WorkerStatus,
         ledger::{CPU, Ledger, NodeOffer, Resources},
         view::StatsOf,
     },
 };
 
-/// This host as a node: its name, and a CPU slot for each processor that this process may use.
+/// This host as a node: its name, a CPU slot for each processor that this process may use, its GPUs. Blocks.
 #[must_use]
 pub fn own_node() -> NodeOffer {
-    let cpus =
-        std::thread::available_parallelism().ok().and_then(|n| u32::try_from(n.get()).ok()).unwrap_or(1);
+    let devices = HostSampler::new().devices();
     NodeOffer {
         node_id: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         node_ip: "127.0.0.1".to_owned(),
-        resources: Resources::from([(CPU.to_owned(), f64::from(cpus))]),
-        gpu_ids: Vec::new(),
+        resources: Resources::from([(CPU.to_owned(), f64::from(devices.cpu_count))]),
+        gpu_ids: devices.gpus.iter().map(|gpu| gpu.index.to_string()).collect(),
     }
 }
 
@@ -104,6 +106,8 @@ impl StateHandle {
             };
             workers.entry(w.node_id).or_default().push(worker);
         }
+        let sampler = Arc::clone(&self.shared.sampler);
+        let mut devices = Some(blocking(move || sampler.devices()).await?);
         let ledger = self.shared.ledger.read();
         let mut reserved = reservations(&ledger);
         let nodes = ledger.nodes().map(|node| {
@@ -118,7 +122,7 @@ impl StateHandle {
                 gpu_ids: node.offer.gpu_ids.clone(),
                 reservations: reserved.remove(id).map(|of| of.into_values().collect()).unwrap_or_default(),
                 workers: workers.remove(id).unwrap_or_default(),
-                devices: None,
+                devices: if ledger.is_own(id) { devices.take() } else { None },
             }
         });
         Ok(nodes.collect())
@@ -147,10 +151,33 @@ fn reservations(ledger: &Ledger) -> BTreeMap<String, BTreeMap<RunId, Reservation
 
 impl StateHandle {
     /// What the workers of these runs use right now, as far as they live on the head's host.
-    pub(super) async fn stats<'a>(
-        &self,
-        _records: impl Iterator<Item = &'a RunRecord>,
-    ) -> HashMap<RunId, StatsOf> {
-        HashMap::new()
+    ///
+    /// # Errors
+    /// When the head is stopping.
+    pub(super) async fn stats(&self, records: &[RunRecord]) -> Result<HashMap<RunId, StatsOf>, StateError> {
+        let here = |record: &&RunRecord| {
+            record.controller.process.as_ref().is_some_and(|process| self.shared.processes.is_here(process))
+        };
+        let mut places = Vec::new();
+        let mut pids = Vec::new();
+        for record in records.iter().filter(here) {
+            let Some(attempt) = record.live_attempt() else { continue };
+            for worker in attempt.workers.values().filter(|w| w.status == WorkerStatus::Alive) {
+                if let Some(pid) = worker.pid.filter(|_| worker.node_id == self.shared.node.node_id) {
+                    places.push((record.run.id.clone(), (attempt.ordinal, worker.world_rank)));
+                    pids.push(pid);
+                }
+            }
+        }
+        if pids.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let sampler = Arc::clone(&self.shared.sampler);
+        let stats = blocking(move || sampler.workers(&pids)).await?;
+        let mut of_runs: HashMap<RunId, StatsOf> = HashMap::new();
+        for ((run, place), stats) in places.into_iter().zip(stats) {
+            of_runs.entry(run).or_default().insert(place, stats);
+        }
+        Ok(of_runs)
     }
 }

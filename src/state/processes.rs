@@ -76,9 +76,14 @@ impl ProcessWatch {
         })
     }
 
+    /// Whether a process is, or was, one whose pid means the same here.
+    pub(crate) fn is_here(&self, process: &ProcessIdentity) -> bool {
+        process.boot_id == self.here.boot_id && process.pid_namespace == self.here.pid_namespace
+    }
+
     /// Begins to watch the process of a run's controller.
     pub(crate) fn watch(&self, run: &RunId, process: &ProcessIdentity) -> Sight {
-        if process.boot_id != self.here.boot_id || process.pid_namespace != self.here.pid_namespace {
+        if !self.is_here(process) {
             return Sight::Unknown;
         }
         if process.pid == self.here.pid && process.start_time_ticks == self.here.start_time_ticks {

@@ -87,7 +87,9 @@ impl StateHandle {
     }
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, StateError> {
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, StateError> {
     tokio::task::spawn_blocking(work).await.map_err(|e| StateError::Unavailable(e.to_string()))
 }
 

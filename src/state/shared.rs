@@ -15,7 +15,7 @@ use super::{
     processes::ProcessWatch,
 };
 use crate::{
-    base::{Clock, Timestamp, number},
+    base::{Clock, Timestamp, number, sampler::HostSampler},
     model::ledger::{Ledger, NodeOffer},
     store::Reader,
 };
@@ -33,6 +33,7 @@ pub(crate) struct Shared {
     pub(crate) hub: Hub,
     pub(crate) processes: ProcessWatch,
     pub(crate) reader: Reader,
+    pub(crate) sampler: Arc<HostSampler>,
     /// The head's own node.
     pub(crate) node: NodeOffer,
     pub(crate) ledger: RwLock<Ledger>,

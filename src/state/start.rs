@@ -104,6 +104,7 @@ pub async fn start(options: StateOptions) -> Result<(StateHandle, StateTask), St
         broken: RwLock::new(None),
         ledger: RwLock::new(Ledger::of(node.clone())),
         node,
+        sampler: Arc::default(),
         counters: Counters::default(),
         clock,
     });

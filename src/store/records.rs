@@ -126,8 +126,8 @@ mod tests {
         let mut record = RunRecord::register(id.clone(), body, String::new(), token, now, &mut trail);
         for attempt in ["a0", "a1"] {
             let attempt_id = AttemptId::parse(attempt).unwrap();
-            let begin = BeginAttempt { attempt_id: attempt_id.clone(), num_workers: 2, status_detail: None };
-            record.begin_attempt(begin, now, &mut trail).unwrap();
+            let begin = BeginAttempt::unreserved(attempt_id.clone(), 2, None);
+            record.begin_attempt(begin, Vec::new(), now, &mut trail).unwrap();
             let worker = |rank: u32| {
                 json!({"actor_id": format!("{attempt}-{rank}"), "world_rank": rank, "node_id": "h", "node_ip": "i",
                     "resources": {"CPU": 1.0}})
@@ -155,7 +155,7 @@ mod tests {
             .iter()
             .map(|id| {
                 let (record, trail) = run(id);
-                batch.record(&record, "{}", &trail);
+                batch.record(&record, &record.document(), &trail);
                 record
             })
             .collect();

@@ -22,8 +22,8 @@ use trainhead::{
         commands::RegisterRun,
         ray_v1::RayV1Run,
         ray_v2::RayV2Run,
-        ray_worker::RankStats,
         verbs::{AttemptRunning, BeginAttempt},
+        view::StatsOf,
     },
     state::processes::identify,
 };
@@ -298,7 +298,7 @@ async fn every_life_of_a_run_has_the_shape_of_ray_and_is_true_at_every_stage() {
 }
 
 /// A run of which everything is known.
-fn record() -> (RunRecord, RankStats) {
+fn record() -> (RunRecord, StatsOf) {
     let now = Timestamp::from_ms(START);
     let mut trail = Trail::default();
     let mut body = RegisterRun::by(ActorId::parse("c").unwrap());
@@ -310,8 +310,8 @@ fn record() -> (RunRecord, RankStats) {
     let mut record =
         RunRecord::register(RunId::parse("r").unwrap(), body, String::new(), token, now, &mut trail);
     let attempt = AttemptId::parse("a").unwrap();
-    let begin = BeginAttempt { attempt_id: attempt.clone(), num_workers: 1, status_detail: None };
-    record.begin_attempt(begin, now, &mut trail).unwrap();
+    let begin = BeginAttempt::unreserved(attempt.clone(), 1, None);
+    record.begin_attempt(begin, Vec::new(), now, &mut trail).unwrap();
     let running: AttemptRunning =
         serde_json::from_value(json!({"workers": [{"actor_id": "w", "world_rank": 0,
         "node_id": "h", "node_ip": "i", "pid": 42, "gpu_ids": ["1"], "resources": {"GPU": 1}}]}))
@@ -331,7 +331,7 @@ fn record() -> (RunRecord, RankStats) {
     };
     let process_stats = Some(ProcessStats { cpu_percent: 180.5, rss_bytes: 5 << 30, vms_bytes: 9 << 30 });
     let stats = WorkerStats { process_stats, gpus: vec![gpu(0, 41), gpu(1, 42)] };
-    (record, RankStats::from([((0, 0), stats)]))
+    (record, StatsOf::from([((0, 0), stats)]))
 }
 
 #[test]

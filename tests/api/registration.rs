@@ -90,3 +90,48 @@ async fn a_bad_registration_names_the_field_and_writes_nothing() {
     }
     assert_eq!(head.get("/api/train/runs").await.body["total_size"], 0);
 }
+
+#[tokio::test]
+async fn a_secret_in_the_settings_is_neither_shown_nor_stored_and_a_retry_is_one() {
+    let head = Head::new().await;
+    let body = json!({
+        "id": "r", "controller": {"actor_id": "c"},
+        "settings": {
+            "db": {"password": "hunter2hunter2", "max_tokens": 512, "pad_token": "<pad>"},
+            "store": "postgres://me:swordfish99@db/runs",
+            "command": ["train.py", "--api-key", "opensesame77", "--lr", "0.1"],
+        },
+    });
+    let registered = head.post("/api/train/runs", None, body.clone()).await;
+    assert_eq!(registered.status, StatusCode::CREATED, "{}", registered.body);
+    let retried = head.post("/api/train/runs", None, body.clone()).await;
+    assert_eq!(retried.status, StatusCode::OK, "{}", retried.body);
+    let detail = head.show("r").await;
+    assert_eq!(
+        detail["settings"],
+        json!({
+            "db": {"password": "***", "max_tokens": 512, "pad_token": "<pad>"},
+            "store": "postgres://me:***@db/runs",
+            "command": ["train.py", "--api-key", "***", "--lr", "0.1"],
+        })
+    );
+    let mut other = body.clone();
+    other["settings"]["db"]["password"] = json!("another");
+    assert_problem(&head.post("/api/train/runs", None, other).await, 409, "run-exists");
+    let list = head.get("/api/train/runs?include=evidence").await.body;
+    // A restart folds the WAL into the database, and the retry is one all the same.
+    let head = head.restart().await;
+    assert_eq!(head.post("/api/train/runs", None, body).await.status, StatusCode::OK);
+    let mut seen = format!("{}{}{detail}{list}", registered.body, retried.body).into_bytes();
+    for file in std::fs::read_dir(head.data_dir.root()).unwrap() {
+        let path = file.unwrap().path();
+        if path.is_file() {
+            seen.extend(std::fs::read(path).unwrap());
+        }
+    }
+    let seen = String::from_utf8_lossy(&seen);
+    assert!(seen.contains("postgres://me:***@db/runs"));
+    for secret in ["hunter2hunter2", "swordfish99", "opensesame77"] {
+        assert!(!seen.contains(secret), "{secret}");
+    }
+}
