@@ -16,7 +16,7 @@ use rust_embed::RustEmbed;
 use sha2::{Digest, Sha256};
 use tower_http::compression::CompressionLayer;
 
-use super::{problem::Problem, router::HeadOptions};
+use super::{problem::Problem, router::Head};
 
 #[derive(RustEmbed)]
 #[folder = "static/"]
@@ -48,7 +48,7 @@ impl Assets {
 }
 
 /// The pages of the dashboard and their files, compressed: a phone on a hotel's network looks at runs too.
-pub(super) fn pages() -> Router<HeadOptions> {
+pub(super) fn pages() -> Router<Head> {
     Router::new()
         .route("/", get(index))
         .route("/runs/{run_id}", get(index))
@@ -57,13 +57,13 @@ pub(super) fn pages() -> Router<HeadOptions> {
 }
 
 /// The dashboard's own page for an address that there is nothing at, for browsers.
-pub(super) async fn not_found(head: State<HeadOptions>) -> Result<Response, Problem> {
+pub(super) async fn not_found(head: State<Head>) -> Result<Response, Problem> {
     let mut page = index(head).await?;
     *page.status_mut() = StatusCode::NOT_FOUND;
     Ok(page)
 }
 
-async fn index(State(head): State<HeadOptions>) -> Result<Response, Problem> {
+async fn index(State(head): State<Head>) -> Result<Response, Problem> {
     let Some(page) = head.assets.read("index.html") else {
         return Err(Problem::internal("the dashboard's index.html is missing"));
     };
@@ -80,7 +80,7 @@ async fn index(State(head): State<HeadOptions>) -> Result<Response, Problem> {
     Ok(response)
 }
 
-async fn file(State(head): State<HeadOptions>, headers: HeaderMap, uri: Uri) -> Response {
+async fn file(State(head): State<Head>, headers: HeaderMap, uri: Uri) -> Response {
     let path = uri.path().trim_start_matches("/static/");
     let Some(bytes) = head.assets.read(path) else { return Problem::no_route(uri.path()).into_response() };
     let kind = match path.rsplit_once('.').map(|(_, ending)| ending) {

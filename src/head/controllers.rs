@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::{
     extract::{ApiJson, ApiPath, ControllerToken},
     problem::{AnyProblem, Problem, WriteProblem},
-    router::HeadOptions,
+    router::Head,
     runs::raw,
 };
 use crate::{
@@ -34,12 +34,7 @@ pub(super) struct Written {
     run: Box<RawValue>,
 }
 
-async fn say(
-    head: &HeadOptions,
-    run: &RunId,
-    token: &Secret,
-    verb: RunVerb,
-) -> Result<Json<Written>, Problem> {
+async fn say(head: &Head, run: &RunId, token: &Secret, verb: RunVerb) -> Result<Json<Written>, Problem> {
     let ack = head.state.say(run, token, verb).await?;
     Ok(Json(Written { run: raw(&ack)? }))
 }
@@ -48,7 +43,7 @@ async fn say(
 #[utoipa::path(post, path = "/api/train/runs/{run_id}/state", tag = "controller", params(("run_id" = RunId, Path)),
     responses((status = 200, body = inline(Written)), AnyProblem, WriteProblem))]
 pub(super) async fn set_state(
-    State(head): State<HeadOptions>,
+    State(head): State<Head>,
     ApiPath(run): ApiPath<RunId>,
     ControllerToken(token): ControllerToken,
     ApiJson(body): ApiJson<SetState>,
@@ -77,7 +72,7 @@ pub(super) struct BegunAttempt {
 #[utoipa::path(post, path = "/api/train/runs/{run_id}/attempts", tag = "controller", params(("run_id" = RunId, Path)),
     responses((status = 201, body = inline(Begun)), AnyProblem, WriteProblem))]
 pub(super) async fn begin_attempt(
-    State(head): State<HeadOptions>,
+    State(head): State<Head>,
     ApiPath(run): ApiPath<RunId>,
     ControllerToken(token): ControllerToken,
     ApiJson(body): ApiJson<BeginAttempt>,
@@ -93,7 +88,7 @@ pub(super) async fn begin_attempt(
     params(("run_id" = RunId, Path), ("attempt_id" = AttemptId, Path)),
     responses((status = 200, body = inline(Written)), AnyProblem, WriteProblem))]
 pub(super) async fn run_attempt(
-    State(head): State<HeadOptions>,
+    State(head): State<Head>,
     ApiPath((run, attempt)): ApiPath<(RunId, AttemptId)>,
     ControllerToken(token): ControllerToken,
     ApiJson(body): ApiJson<AttemptRunning>,
@@ -106,7 +101,7 @@ pub(super) async fn run_attempt(
     params(("run_id" = RunId, Path), ("attempt_id" = AttemptId, Path)),
     responses((status = 200, body = inline(Written)), AnyProblem, WriteProblem))]
 pub(super) async fn change_workers(
-    State(head): State<HeadOptions>,
+    State(head): State<Head>,
     ApiPath((run, attempt)): ApiPath<(RunId, AttemptId)>,
     ControllerToken(token): ControllerToken,
     ApiJson(body): ApiJson<WorkerChanges>,
@@ -119,7 +114,7 @@ pub(super) async fn change_workers(
     params(("run_id" = RunId, Path), ("attempt_id" = AttemptId, Path)),
     responses((status = 200, body = inline(Written)), AnyProblem, WriteProblem))]
 pub(super) async fn end_attempt(
-    State(head): State<HeadOptions>,
+    State(head): State<Head>,
     ApiPath((run, attempt)): ApiPath<(RunId, AttemptId)>,
     ControllerToken(token): ControllerToken,
     ApiJson(body): ApiJson<EndAttempt>,
@@ -131,7 +126,7 @@ pub(super) async fn end_attempt(
 #[utoipa::path(post, path = "/api/train/runs/{run_id}/end", tag = "controller", params(("run_id" = RunId, Path)),
     responses((status = 200, body = inline(Written)), AnyProblem, WriteProblem))]
 pub(super) async fn end_run(
-    State(head): State<HeadOptions>,
+    State(head): State<Head>,
     ApiPath(run): ApiPath<RunId>,
     ControllerToken(token): ControllerToken,
     ApiJson(body): ApiJson<EndRun>,
@@ -153,7 +148,7 @@ pub(super) struct Reported {
 #[utoipa::path(post, path = "/api/train/runs/{run_id}/reports", tag = "controller", params(("run_id" = RunId, Path)),
     responses((status = 200, body = inline(Reported)), AnyProblem, WriteProblem))]
 pub(super) async fn report_metrics(
-    State(head): State<HeadOptions>,
+    State(head): State<Head>,
     ApiPath(run): ApiPath<RunId>,
     ControllerToken(token): ControllerToken,
     ApiJson(body): ApiJson<ReportBatch>,
@@ -176,7 +171,7 @@ pub(super) struct HeartbeatAnswers {
 #[utoipa::path(post, path = "/api/train/heartbeats", tag = "controller",
     responses((status = 200, body = inline(HeartbeatAnswers)), AnyProblem, WriteProblem))]
 pub(super) async fn send_heartbeats(
-    State(head): State<HeadOptions>,
+    State(head): State<Head>,
     ApiJson(body): ApiJson<Heartbeats>,
 ) -> Result<Json<HeartbeatAnswers>, Problem> {
     let runs = head.state.heartbeats(body.runs).await?;

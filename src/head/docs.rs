@@ -6,7 +6,7 @@ use axum::{Extension, Json, Router};
 use utoipa::openapi::OpenApi;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
-use super::router::HeadOptions;
+use super::router::Head;
 
 /// The OpenAPI document.
 pub(super) async fn show_document(Extension(document): Extension<Arc<OpenApi>>) -> Json<OpenApi> {
@@ -14,6 +14,6 @@ pub(super) async fn show_document(Extension(document): Extension<Arc<OpenApi>>) 
 }
 
 /// The page to try the API. Its address of the document is relative, so that it works below a proxy's prefix.
-pub(super) fn pages() -> Router<HeadOptions> {
+pub(super) fn pages() -> Router<Head> {
     SwaggerUi::new("/docs").config(Config::from("../openapi.json")).into()
 }

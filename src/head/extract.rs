@@ -17,16 +17,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for ApiJson<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
-        if !is_json(request.headers()) {
-            return Err(Problem::not_json());
+        if !is_type(request.headers(), "application/json") {
+            return Err(Problem::wrong_type("application/json"));
         }
-        let body: Bytes = to_bytes(request.into_body(), limits::BODY_BYTES).await.map_err(|e| {
-            if e.to_string().contains("length limit") {
-                Problem::too_large(limits::BODY_BYTES)
-            } else {
-                Invalid::malformed("", "the body ended before it was complete").into()
-            }
-        })?;
+        let body = whole_body(request).await?;
         let mut json = serde_json::Deserializer::from_slice(&body);
         let value = serde_path_to_error::deserialize(&mut json).map_err(|e| {
             let path = e.path().to_string();
@@ -37,6 +31,31 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for ApiJson<T> {
         json.end().map_err(|e| complaint(String::new(), e.to_string(), true))?;
         Ok(Self(value))
     }
+}
+
+/// A body of raw bytes.
+pub(super) struct ApiBytes(pub(super) Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for ApiBytes {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        // A page of another site cannot send this type without asking first.
+        if !is_type(request.headers(), "application/octet-stream") {
+            return Err(Problem::wrong_type("application/octet-stream"));
+        }
+        whole_body(request).await.map(Self)
+    }
+}
+
+async fn whole_body(request: Request) -> Result<Bytes, Problem> {
+    to_bytes(request.into_body(), limits::BODY_BYTES).await.map_err(|e| {
+        if e.to_string().contains("length limit") {
+            Problem::too_large(limits::BODY_BYTES)
+        } else {
+            Invalid::malformed("", "the body ended before it was complete").into()
+        }
+    })
 }
 
 /// The query string. A repeated key becomes a list; unknown keys are refused by name, as their types say.
@@ -88,10 +107,10 @@ impl<S: Send + Sync> FromRequestParts<S> for ControllerToken {
     }
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
+fn is_type(headers: &HeaderMap, wanted: &str) -> bool {
     let value = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let essence = value.split(';').next().unwrap_or_default().trim();
-    essence.eq_ignore_ascii_case("application/json")
+    essence.eq_ignore_ascii_case(wanted)
 }
 
 fn complaint(path: String, message: String, malformed: bool) -> Problem {

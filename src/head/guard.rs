@@ -4,14 +4,14 @@
 use std::{collections::BTreeSet, sync::Arc, time::Instant};
 
 use axum::{
-    extract::{Request, State},
+    extract::{MatchedPath, Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, Method, header, uri::Authority},
     middleware::Next,
     response::{IntoResponse, Response},
 };
 use tracing::{debug, warn};
 
-use super::{problem::Problem, router::HeadOptions};
+use super::{problem::Problem, router::Head};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// A request that took longer is worth a line in the log. Streams answer at once and are not meant.
@@ -50,10 +50,11 @@ fn plain_host(host: &str) -> String {
 }
 
 /// Runs before and after every request.
-pub(super) async fn guard(State(head): State<HeadOptions>, request: Request, next: Next) -> Response {
+pub(super) async fn guard(State(head): State<Head>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
     let id = request_id(request.headers());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let route = request.extensions().get::<MatchedPath>().cloned();
     let mut response = match refuse(&head.hosts, &method, request.headers(), request.uri().host()) {
         Some(problem) => problem.into_response(),
         None => next.run(request).await,
@@ -62,12 +63,16 @@ pub(super) async fn guard(State(head): State<HeadOptions>, request: Request, nex
         // A HEAD answer keeps its empty body; everything else is told the id that stands in the log.
         response = problem.with_request_id(id.clone()).into_response();
     }
+    let took = begun.elapsed();
+    let route = route.as_ref().map_or("unmatched", MatchedPath::as_str);
+    head.figures.count(method_name(&method), route, response.status(), took);
     let headers = response.headers_mut();
+    headers.reserve(8);
     if let Ok(value) = HeaderValue::from_str(&id) {
         headers.insert(REQUEST_ID, value);
     }
     secure(headers, &path);
-    let (status, ms) = (response.status().as_u16(), begun.elapsed().as_millis());
+    let (status, ms) = (response.status().as_u16(), took.as_millis());
     debug!(http.method = %method, http.path = path, http.status = status, duration_ms = ms, request.id = id, "{method} {path} {status}");
     if ms >= SLOW_MS {
         warn!(
@@ -78,6 +83,19 @@ pub(super) async fn guard(State(head): State<HeadOptions>, request: Request, nex
         );
     }
     response
+}
+
+/// The method as it is counted: anybody can make one up.
+fn method_name(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        _ => "other",
+    }
 }
 
 fn request_id(headers: &HeaderMap) -> String {

@@ -4,7 +4,7 @@ use axum::{Json, extract::State, http::StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{problem::Problem, router::HeadOptions};
+use super::{problem::Problem, router::Head};
 
 /// The head lives.
 #[derive(Serialize, ToSchema)]
@@ -32,22 +32,28 @@ pub(super) struct Ready {
     store_failures: i64,
     /// Size of the database, bytes.
     database_bytes: u64,
+    /// Free space for the data directory, bytes.
+    disk_free_bytes: Option<u64>,
     /// Version of the program.
     version: &'static str,
 }
 
 /// A sweep is made every second; one that is this old means that the reconciler stands still.
 const STALE_SWEEP_MS: i64 = 10_000;
+/// With less space than this the next commits fail.
+const LEAST_FREE_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Whether the head can do its work: the store can be written and the reconciler sweeps.
+/// Whether the head can do its work: the store can be written, the reconciler sweeps, the disk has space.
 #[utoipa::path(get, path = "/readyz", tag = "head",
     responses((status = 200, body = inline(Ready)), (status = 503, body = inline(Ready))))]
-pub(super) async fn check_readiness(
-    State(head): State<HeadOptions>,
-) -> Result<(StatusCode, Json<Ready>), Problem> {
+pub(super) async fn check_readiness(State(head): State<Head>) -> Result<(StatusCode, Json<Ready>), Problem> {
     let readiness = head.state.readiness().await?;
     let stale = readiness.last_sweep_age_ms > STALE_SWEEP_MS;
-    let problem = readiness.broken.or_else(|| stale.then(|| "the last good sweep is too old".to_owned()));
+    let full = readiness.disk_free_bytes.is_some_and(|free| free < LEAST_FREE_BYTES);
+    let problem = readiness
+        .broken
+        .or_else(|| stale.then(|| "the last good sweep is too old".to_owned()))
+        .or_else(|| full.then(|| "the disk of the data directory is as good as full".to_owned()));
     let (code, status) = if problem.is_none() {
         (StatusCode::OK, "ready")
     } else {
@@ -59,6 +65,7 @@ pub(super) async fn check_readiness(
         last_sweep_age_ms: readiness.last_sweep_age_ms,
         store_failures: readiness.failures,
         database_bytes: readiness.database_bytes,
+        disk_free_bytes: readiness.disk_free_bytes,
         version: env!("CARGO_PKG_VERSION"),
     };
     Ok((code, Json(ready)))

@@ -16,9 +16,9 @@ use tokio_util::io::ReaderStream;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    extract::{ApiPath, ApiQuery},
-    problem::{AnyProblem, Problem},
-    router::HeadOptions,
+    extract::{ApiBytes, ApiPath, ApiQuery, ControllerToken},
+    problem::{AnyProblem, Problem, WriteProblem},
+    router::Head,
 };
 use crate::{
     base::{
@@ -57,7 +57,7 @@ pub(super) struct LogEntry {
 #[utoipa::path(get, path = "/api/train/runs/{run_id}/logs", tag = "read", params(("run_id" = RunId, Path)),
     responses((status = 200, body = inline(LogList)), AnyProblem))]
 pub(super) async fn list_logs(
-    State(head): State<HeadOptions>,
+    State(head): State<Head>,
     ApiPath(run): ApiPath<RunId>,
 ) -> Result<Json<LogList>, Problem> {
     let ranks = head.state.ranks(&run).await?;
@@ -98,7 +98,7 @@ pub(super) struct LogParams {
         (status = 416, body = Problem, content_type = "application/problem+json", description = "Beyond its end."),
         AnyProblem))]
 pub(super) async fn read_log(
-    State(head): State<HeadOptions>,
+    State(head): State<Head>,
     ApiPath((run, attempt, rank)): ApiPath<(RunId, u32, u32)>,
     ApiQuery(params): ApiQuery<LogParams>,
     headers: HeaderMap,
@@ -136,6 +136,39 @@ pub(super) async fn read_log(
         response.headers_mut().insert(header::CONTENT_RANGE, range);
     }
     Ok(response)
+}
+
+/// Where bytes of a log belong.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct AppendParams {
+    /// Where the first of these bytes stands in the log.
+    offset: u64,
+}
+
+/// A log after something was appended.
+#[derive(Serialize, ToSchema)]
+pub(super) struct GrownLog {
+    /// Its size; the next bytes begin there.
+    size_bytes: u64,
+}
+
+/// Appends to the log of a worker that runs on another host than the head. Bytes that are there already are not written
+/// again, so that a request can be repeated.
+#[utoipa::path(put, path = "/api/train/runs/{run_id}/logs/{attempt}/{rank}", tag = "controller",
+    params(("run_id" = RunId, Path), ("attempt" = u32, Path), ("rank" = u32, Path), AppendParams),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    responses((status = 200, body = inline(GrownLog)), AnyProblem, WriteProblem))]
+pub(super) async fn append_log(
+    State(head): State<Head>,
+    ApiPath((run, attempt, rank)): ApiPath<(RunId, u32, u32)>,
+    ApiQuery(params): ApiQuery<AppendParams>,
+    ControllerToken(token): ControllerToken,
+    ApiBytes(bytes): ApiBytes,
+) -> Result<Json<GrownLog>, Problem> {
+    let size_bytes = head.state.append_log(&run, &token, (attempt, rank), params.offset, bytes).await?;
+    Ok(Json(GrownLog { size_bytes }))
 }
 
 /// Which bytes of a log are sent.
@@ -213,8 +246,8 @@ fn answer(status: StatusCode, offset: u64, body: impl Into<Body>) -> Response {
 }
 
 /// The log as it grows, until its run has ended and all of it was sent.
-fn following(head: HeadOptions, run: RunId, tail: Tail) -> Body {
-    let next = |(head, run, mut tail): (HeadOptions, RunId, Tail)| async move {
+fn following(head: Head, run: RunId, tail: Tail) -> Body {
+    let next = |(head, run, mut tail): (Head, RunId, Tail)| async move {
         loop {
             let live = head.state.is_live(&run).unwrap_or(false);
             match tail.available().await {

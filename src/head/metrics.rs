@@ -7,7 +7,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     extract::{ApiPath, ApiQuery},
     problem::{AnyProblem, Problem},
-    router::HeadOptions,
+    router::Head,
 };
 use crate::{
     base::{Invalid, RunId, limits},
@@ -26,7 +26,7 @@ pub(super) struct MetricList {
 #[utoipa::path(get, path = "/api/train/runs/{run_id}/metrics", tag = "read", params(("run_id" = RunId, Path)),
     responses((status = 200, body = inline(MetricList)), AnyProblem))]
 pub(super) async fn list_metrics(
-    State(head): State<HeadOptions>,
+    State(head): State<Head>,
     ApiPath(run): ApiPath<RunId>,
 ) -> Result<Json<MetricList>, Problem> {
     Ok(Json(MetricList { metrics: head.state.metrics(&run).await? }))
@@ -68,7 +68,7 @@ pub(super) struct SeriesList {
 #[utoipa::path(get, path = "/api/train/runs/{run_id}/metrics/series", tag = "read",
     params(("run_id" = RunId, Path), SeriesParams), responses((status = 200, body = inline(SeriesList)), AnyProblem))]
 pub(super) async fn show_series(
-    State(head): State<HeadOptions>,
+    State(head): State<Head>,
     ApiPath(run): ApiPath<RunId>,
     ApiQuery(params): ApiQuery<SeriesParams>,
 ) -> Result<Json<SeriesList>, Problem> {

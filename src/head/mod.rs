@@ -5,6 +5,7 @@ mod assets;
 mod controllers;
 mod docs;
 mod extract;
+mod figures;
 mod guard;
 mod health;
 mod logs;

@@ -5,7 +5,7 @@ use axum::{Json, extract::State, http::StatusCode, response::Response};
 use super::{
     extract::{ApiJson, ApiPath},
     problem::{AnyProblem, Problem, WriteProblem},
-    router::HeadOptions,
+    router::Head,
     runs::json,
 };
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
 #[utoipa::path(post, path = "/api/train/runs/{run_id}/stop", tag = "people", params(("run_id" = RunId, Path)),
     request_body = StopRun, responses((status = 202, body = TrainRun), AnyProblem, WriteProblem))]
 pub(super) async fn stop_run(
-    State(head): State<HeadOptions>,
+    State(head): State<Head>,
     ApiPath(run): ApiPath<RunId>,
     ApiJson(body): ApiJson<StopRun>,
 ) -> Result<Response, Problem> {
@@ -31,7 +31,7 @@ pub(super) async fn stop_run(
 #[utoipa::path(patch, path = "/api/train/runs/{run_id}", tag = "people", params(("run_id" = RunId, Path)),
     request_body = AnnotateRun, responses((status = 200, body = TrainRun), AnyProblem, WriteProblem))]
 pub(super) async fn annotate_run(
-    State(head): State<HeadOptions>,
+    State(head): State<Head>,
     ApiPath(run): ApiPath<RunId>,
     ApiJson(body): ApiJson<AnnotateRun>,
 ) -> Result<Response, Problem> {
@@ -44,7 +44,7 @@ pub(super) async fn annotate_run(
 #[utoipa::path(delete, path = "/api/train/runs/{run_id}", tag = "people", params(("run_id" = RunId, Path)),
     responses((status = 200, body = TrainRun), AnyProblem, WriteProblem))]
 pub(super) async fn trash_run(
-    State(head): State<HeadOptions>,
+    State(head): State<Head>,
     ApiPath(run): ApiPath<RunId>,
 ) -> Result<Response, Problem> {
     let ack = head.state.trash(&run).await?;
@@ -55,7 +55,7 @@ pub(super) async fn trash_run(
 #[utoipa::path(post, path = "/api/train/runs/{run_id}/restore", tag = "people", params(("run_id" = RunId, Path)),
     responses((status = 200, body = TrainRun), AnyProblem, WriteProblem))]
 pub(super) async fn restore_run(
-    State(head): State<HeadOptions>,
+    State(head): State<Head>,
     ApiPath(run): ApiPath<RunId>,
 ) -> Result<Response, Problem> {
     let ack = head.state.restore(&run).await?;
@@ -67,7 +67,7 @@ pub(super) async fn restore_run(
 #[utoipa::path(post, path = "/api/train/gc", tag = "people", request_body = CollectGarbage,
     responses((status = 200, body = Cleared), AnyProblem, WriteProblem))]
 pub(super) async fn collect_garbage(
-    State(head): State<HeadOptions>,
+    State(head): State<Head>,
     ApiJson(body): ApiJson<CollectGarbage>,
 ) -> Result<Json<Cleared>, Problem> {
     Ok(Json(head.state.collect_garbage(body).await?))

@@ -7,7 +7,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     extract::ApiQuery,
     problem::{AnyProblem, Problem},
-    router::HeadOptions,
+    router::Head,
     runs::page_size,
 };
 use crate::{
@@ -40,7 +40,7 @@ pub(super) struct ExperimentList {
 #[utoipa::path(get, path = "/api/train/experiments", tag = "read", params(ExperimentParams),
     responses((status = 200, body = inline(ExperimentList)), AnyProblem))]
 pub(super) async fn list_experiments(
-    State(head): State<HeadOptions>,
+    State(head): State<Head>,
     ApiQuery(params): ApiQuery<ExperimentParams>,
 ) -> Result<Json<ExperimentList>, Problem> {
     let limit = usize::try_from(page_size(params.page_size)?).unwrap_or(1);
@@ -64,7 +64,7 @@ pub(super) struct NodeList {
 /// on them, and for the head's own host its devices.
 #[utoipa::path(get, path = "/api/train/nodes", tag = "read",
     responses((status = 200, body = inline(NodeList)), AnyProblem))]
-pub(super) async fn list_nodes(State(head): State<HeadOptions>) -> Result<Json<NodeList>, Problem> {
+pub(super) async fn list_nodes(State(head): State<Head>) -> Result<Json<NodeList>, Problem> {
     let nodes = head.state.nodes().await?;
     Ok(Json(NodeList { nodes, server_time_ms: head.state.now() }))
 }

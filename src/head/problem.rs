@@ -70,7 +70,7 @@ pub(super) enum WriteProblem {
     /// The body is over its limit.
     #[response(status = 413, content_type = "application/problem+json")]
     TooLarge(#[to_schema] Problem),
-    /// The body is not `application/json`.
+    /// The body is not of the content type that the route takes.
     #[response(status = 415, content_type = "application/problem+json")]
     NotJson(#[to_schema] Problem),
     /// The disk is full.
@@ -116,9 +116,10 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, "forbidden", "Not allowed", detail)
     }
 
-    pub(super) fn not_json() -> Self {
-        let detail = "send the body as application/json";
-        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json", "Not JSON", detail)
+    pub(super) fn wrong_type(wanted: &str) -> Self {
+        let detail = format!("send the body as {wanted}");
+        let slug = if wanted == "application/json" { "not-json" } else { "wrong-type" };
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, slug, "Wrong content type", detail)
     }
 
     pub(super) fn too_large(limit: usize) -> Self {
@@ -202,6 +203,12 @@ impl From<Refusal> for Problem {
                 let detail =
                     format!("{said}; try again when another attempt has ended, see /api/train/nodes");
                 Self::later(StatusCode::CONFLICT, "no-resources", "Not enough free resources", detail)
+            }
+            Refusal::LogGap { size, .. } => {
+                let detail = format!("{said}; send from offset {size} on");
+                let problem =
+                    Self::new(StatusCode::CONFLICT, "log-gap", "Bytes of the log are missing", detail);
+                Self { limit: Some(size), ..problem }
             }
             Refusal::Invalid(invalid) => invalid.into(),
         }

@@ -17,7 +17,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     extract::ApiQuery,
     problem::{AnyProblem, Problem},
-    router::HeadOptions,
+    router::Head,
     runs::{json, page_size},
 };
 use crate::{
@@ -66,7 +66,7 @@ pub(super) struct RayV2RunList<'a> {
 #[utoipa::path(get, path = "/api/train/v2/runs", tag = "read", params(RayParams),
     responses((status = 200, body = inline(RayV1RunList)), AnyProblem))]
 pub(super) async fn list_ray_v1_runs(
-    State(head): State<HeadOptions>,
+    State(head): State<Head>,
     ApiQuery(params): ApiQuery<RayParams>,
 ) -> Result<Response, Problem> {
     answer(head, &params, |record, _, stats| serde_json::to_vec(&RayV1Run::of(record, stats))).await
@@ -76,7 +76,7 @@ pub(super) async fn list_ray_v1_runs(
 #[utoipa::path(get, path = "/api/train/v2/runs/v1", tag = "read", params(RayParams),
     responses((status = 200, body = inline(RayV2RunList)), AnyProblem))]
 pub(super) async fn list_ray_v2_runs(
-    State(head): State<HeadOptions>,
+    State(head): State<Head>,
     ApiQuery(params): ApiQuery<RayParams>,
 ) -> Result<Response, Problem> {
     answer(head, &params, |record, storage, stats| serde_json::to_vec(&RayV2Run::of(record, storage, stats)))
@@ -86,7 +86,7 @@ pub(super) async fn list_ray_v2_runs(
 /// Makes the JSON of a run, of its directory and of what its workers use right now.
 type WriteRun = fn(&RunRecord, &str, &StatsOf) -> serde_json::Result<Vec<u8>>;
 
-async fn answer(head: HeadOptions, params: &RayParams, write: WriteRun) -> Result<Response, Problem> {
+async fn answer(head: Head, params: &RayParams, write: WriteRun) -> Result<Response, Problem> {
     let RayParams { page_size: asked, page_token } = params;
     let paged = asked.is_some() || page_token.is_some();
     let mut walk = Walk {
@@ -118,7 +118,7 @@ async fn answer(head: HeadOptions, params: &RayParams, write: WriteRun) -> Resul
 
 /// A walk through the list.
 struct Walk {
-    head: HeadOptions,
+    head: Head,
     write: WriteRun,
     from: Option<PageToken>,
     /// How many runs may still come; none if all are asked for.

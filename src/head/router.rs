@@ -15,8 +15,8 @@ use utoipa::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    assets, assets::Assets, controllers, docs, guard, guard::AllowedHosts, health, logs, metrics, people,
-    places, problem::Problem, ray, runs, sse,
+    assets, assets::Assets, controllers, docs, figures, figures::HttpFigures, guard, guard::AllowedHosts,
+    health, logs, metrics, people, places, problem::Problem, ray, runs, sse,
 };
 use crate::state::StateHandle;
 
@@ -33,6 +33,20 @@ pub struct HeadOptions {
     pub assets: Assets,
     /// Streams end when this is cancelled.
     pub stop: CancellationToken,
+}
+
+/// What every handler has at hand.
+pub(super) type Head = Arc<Service>;
+
+/// The head as its handlers see it.
+#[derive(Debug)]
+pub(super) struct Service {
+    pub(super) state: StateHandle,
+    pub(super) hosts: AllowedHosts,
+    pub(super) base_path: String,
+    pub(super) assets: Assets,
+    pub(super) stop: CancellationToken,
+    pub(super) figures: HttpFigures,
 }
 
 #[derive(OpenApi)]
@@ -52,7 +66,7 @@ pub struct HeadOptions {
 )]
 struct Api;
 
-fn api() -> OpenApiRouter<HeadOptions> {
+fn api() -> OpenApiRouter<Head> {
     OpenApiRouter::with_openapi(Api::openapi())
         .routes(routes!(runs::list_runs, runs::register_run))
         .routes(routes!(runs::show_run, people::annotate_run, people::trash_run))
@@ -65,7 +79,7 @@ fn api() -> OpenApiRouter<HeadOptions> {
         .routes(routes!(metrics::list_metrics))
         .routes(routes!(metrics::show_series))
         .routes(routes!(logs::list_logs))
-        .routes(routes!(logs::read_log))
+        .routes(routes!(logs::read_log, logs::append_log))
         .routes(routes!(sse::follow_events))
         .routes(routes!(ray::list_ray_v1_runs))
         .routes(routes!(ray::list_ray_v2_runs))
@@ -79,6 +93,7 @@ fn api() -> OpenApiRouter<HeadOptions> {
         .routes(routes!(controllers::end_run))
         .routes(routes!(health::check_health))
         .routes(routes!(health::check_readiness))
+        .routes(routes!(figures::show_figures))
 }
 
 /// The OpenAPI document, as it is served and committed.
@@ -89,6 +104,9 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
 
 /// The whole service.
 pub fn router(options: HeadOptions) -> Router {
+    let HeadOptions { state, hosts, base_path, assets, stop } = options;
+    let figures = HttpFigures::default();
+    let head = Arc::new(Service { state, hosts, base_path, assets, stop, figures });
     let (routes, document) = api().split_for_parts();
     let document = Arc::new(document);
     routes
@@ -99,11 +117,11 @@ pub fn router(options: HeadOptions) -> Router {
         .method_not_allowed_fallback(no_method)
         .layer(Extension(document))
         .layer(CatchPanicLayer::custom(panicked))
-        .layer(axum::middleware::from_fn_with_state(options.clone(), guard::guard))
-        .with_state(options)
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(&head), guard::guard))
+        .with_state(head)
 }
 
-async fn no_route(head: State<HeadOptions>, request: Request) -> Response {
+async fn no_route(head: State<Head>, request: Request) -> Response {
     let accepts = request.headers().get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
     if request.method() == Method::GET && accepts.contains("text/html") {
         return assets::not_found(head).await.into_response();

@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     extract::{ApiJson, ApiPath, ApiQuery},
     problem::{AnyProblem, Problem, WriteProblem},
-    router::HeadOptions,
+    router::Head,
 };
 use crate::{
     base::{Invalid, RunId, Timestamp, limits},
@@ -138,7 +138,7 @@ pub(super) struct TrainRunList<'a> {
 #[utoipa::path(get, path = "/api/train/runs", tag = "read", params(ListParams),
     responses((status = 200, body = inline(TrainRunList)), AnyProblem))]
 pub(super) async fn list_runs(
-    State(head): State<HeadOptions>,
+    State(head): State<Head>,
     ApiQuery(params): ApiQuery<ListParams>,
 ) -> Result<Response, Problem> {
     let (query, include) = (params.query()?, params.include()?);
@@ -149,7 +149,7 @@ pub(super) async fn list_runs(
 #[utoipa::path(get, path = "/api/train/runs/{run_id}", tag = "read", params(("run_id" = RunId, Path)),
     responses((status = 200, body = inline(TrainRunDetail)), AnyProblem))]
 pub(super) async fn show_run(
-    State(head): State<HeadOptions>,
+    State(head): State<Head>,
     ApiPath(run): ApiPath<RunId>,
 ) -> Result<Response, Problem> {
     Ok(json(StatusCode::OK, head.state.run(&run).await?))
@@ -180,7 +180,7 @@ pub(super) struct EventList {
 #[utoipa::path(get, path = "/api/train/runs/{run_id}/events", tag = "read",
     params(("run_id" = RunId, Path), EventParams), responses((status = 200, body = inline(EventList)), AnyProblem))]
 pub(super) async fn list_events(
-    State(head): State<HeadOptions>,
+    State(head): State<Head>,
     ApiPath(run): ApiPath<RunId>,
     ApiQuery(params): ApiQuery<EventParams>,
 ) -> Result<Json<EventList>, Problem> {
@@ -218,7 +218,7 @@ pub(super) struct RegisteredRun {
         (status = 200, body = inline(RegisteredRun), description = "Was registered by the same request."),
         AnyProblem, WriteProblem))]
 pub(super) async fn register_run(
-    State(head): State<HeadOptions>,
+    State(head): State<Head>,
     ApiJson(body): ApiJson<RegisterRun>,
 ) -> Result<Response, Problem> {
     let (registration, ack) = head.state.register(body).await?;

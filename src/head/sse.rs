@@ -23,7 +23,7 @@ use utoipa::IntoParams;
 use super::{
     extract::ApiQuery,
     problem::{AnyProblem, Problem},
-    router::HeadOptions,
+    router::Head,
 };
 use crate::{
     base::{RunId, limits},
@@ -49,7 +49,7 @@ pub(super) struct EventStreamParams {
 #[utoipa::path(get, path = "/api/train/events", tag = "read", params(EventStreamParams),
     responses((status = 200, body = String, content_type = "text/event-stream"), AnyProblem))]
 pub(super) async fn follow_events(
-    State(head): State<HeadOptions>,
+    State(head): State<Head>,
     ApiQuery(params): ApiQuery<EventStreamParams>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -90,7 +90,7 @@ pub(super) async fn follow_events(
 struct Reader {
     run: Option<RunId>,
     next: broadcast::Receiver<Arc<Frame>>,
-    head: HeadOptions,
+    head: Head,
 }
 
 impl Reader {

@@ -49,6 +49,14 @@ pub enum Refusal {
     /// What the attempt needs is not free right now.
     #[error("{0}")]
     NoResources(String),
+    /// Bytes of a log are missing before those that were sent.
+    #[error("the log has {size} bytes here, and these begin at {offset}")]
+    LogGap {
+        /// Size of the log.
+        size: u64,
+        /// Where the bytes begin.
+        offset: u64,
+    },
     /// The input breaks a rule.
     #[error(transparent)]
     Invalid(#[from] Invalid),

@@ -50,6 +50,13 @@ impl WorkingSet {
                 let purged = runs.into_iter().filter(|run| self.purge(run, group)).collect();
                 group.answer(reply, Ok(purged));
             }
+            Command::Contact { run, token, reply } => {
+                let known = self.authorized(&run, &token).map(drop);
+                if known.is_ok() {
+                    self.heard_of(&run, None, "the controller was heard of again", group, around);
+                }
+                group.answer(reply, known.map_err(Into::into));
+            }
             Command::Report { run, token, points, reply } => {
                 let result = self.report(&run, &token, points, group, around).map_err(Into::into);
                 group.answer(reply, result);
@@ -353,6 +360,7 @@ pub(crate) const fn slug(refusal: &Refusal) -> &'static str {
         Refusal::AttemptLive(_) => "attempt-live",
         Refusal::RunLive(_) => "run-live",
         Refusal::NoResources(_) => "no-resources",
+        Refusal::LogGap { .. } => "log-gap",
         Refusal::Invalid(_) => "invalid",
     }
 }

@@ -66,6 +66,12 @@ pub(super) enum Command {
         body: StopRun,
         reply: Reply<Ack>,
     },
+    /// The controller was heard of in another way.
+    Contact {
+        run: RunId,
+        token: Secret,
+        reply: Reply<()>,
+    },
     /// What people do to an ended run, or to a run's annotations.
     Edit {
         run: RunId,
@@ -91,6 +97,7 @@ impl Command {
             | Self::Verb { run, .. }
             | Self::Report { run, .. }
             | Self::Stop { run, .. }
+            | Self::Contact { run, .. }
             | Self::Edit { run, .. } => vec![run.clone()],
             Self::Purge { runs, .. } => runs.clone(),
             Self::Heartbeats { beats, .. } => beats.iter().map(|b| b.run_id.clone()).collect(),
@@ -109,7 +116,7 @@ impl Command {
             Self::Purge { reply, .. } => drop(reply.send(Err(error))),
             Self::Report { reply, .. } => drop(reply.send(Err(error))),
             Self::Heartbeats { reply, .. } => drop(reply.send(Err(error))),
-            Self::Reconcile { reply } => drop(reply.send(Err(error))),
+            Self::Contact { reply, .. } | Self::Reconcile { reply } => drop(reply.send(Err(error))),
         }
     }
 }

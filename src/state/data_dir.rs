@@ -53,6 +53,13 @@ impl DataDir {
         &self.root
     }
 
+    /// Free space of its file system, bytes, for who has no privileges.
+    #[must_use]
+    pub fn free_bytes(&self) -> Option<u64> {
+        let stat = rustix::fs::statvfs(&self.root).ok()?;
+        stat.f_bavail.checked_mul(stat.f_frsize)
+    }
+
     /// The database.
     #[must_use]
     pub fn database(&self) -> PathBuf {

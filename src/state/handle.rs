@@ -50,6 +50,8 @@ pub struct Readiness {
     pub failures: i64,
     /// Size of the database, bytes.
     pub database_bytes: u64,
+    /// Free space for the data directory, bytes; none if the file system does not say.
+    pub disk_free_bytes: Option<u64>,
 }
 
 impl StateHandle {
@@ -223,10 +225,11 @@ impl StateHandle {
             last_sweep_age_ms: shared.clock.now().as_ms() - shared.last_sweep().as_ms(),
             failures: shared.failures.load(Ordering::Relaxed),
             database_bytes: shared.reader.size_bytes().await?,
+            disk_free_bytes: shared.data_dir.free_bytes(),
         })
     }
 
-    async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, StateError> {
+    pub(super) async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, StateError> {
         let (reply, answer) = oneshot::channel();
         self.sender.try_send(command(reply)).map_err(|e| match e {
             mpsc::error::TrySendError::Full(_) => StateError::Busy,

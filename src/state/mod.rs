@@ -19,6 +19,7 @@ mod hub;
 mod index;
 mod list;
 mod live;
+mod logs;
 mod nodes;
 pub mod processes;
 mod publish;

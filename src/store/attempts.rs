@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use sqlx::{Row, sqlite::SqliteRow};
 
 use super::{
-    StoreError,
+    Reader, StoreError,
     json_row::{json, optional_word, small, word},
 };
 use crate::{
@@ -140,6 +140,21 @@ pub(super) const WRITE_WORKERS: &str =
         on conflict (run_id, ordinal, world_rank) do update set
             status = excluded.status,
             exit = excluded.exit";
+
+impl Reader {
+    /// How many workers an attempt has; none if there is no such attempt.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) async fn num_workers(&self, run: &RunId, ordinal: u32) -> Result<Option<u32>, StoreError> {
+        let n = sqlx::query_scalar("select num_workers from attempts where run_id = $1 and ordinal = $2")
+            .bind(run.to_string())
+            .bind(ordinal)
+            .fetch_optional(&self.pool)
+            .await?;
+        Ok(n)
+    }
+}
 
 /// The columns that make an [`Attempt`].
 pub(super) const COLUMNS: &str =
