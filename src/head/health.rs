@@ -5,6 +5,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{problem::Problem, router::HeadOptions};
+use crate::state::Webhook;
 
 /// The head lives.
 #[derive(Serialize, ToSchema)]
@@ -32,6 +33,8 @@ pub(super) struct Ready {
     store_failures: i64,
     /// Size of the database, bytes.
     database_bytes: u64,
+    /// How far each webhook is; one that fails does not make the head unready.
+    webhooks: Vec<Webhook>,
     /// Version of the program.
     version: &'static str,
 }
@@ -59,6 +62,7 @@ pub(super) async fn check_readiness(
         last_sweep_age_ms: readiness.last_sweep_age_ms,
         store_failures: readiness.failures,
         database_bytes: readiness.database_bytes,
+        webhooks: head.state.webhooks().await?,
         version: env!("CARGO_PKG_VERSION"),
     };
     Ok((code, Json(ready)))

@@ -29,6 +29,7 @@ use super::{
     live::LiveMap,
     processes::ProcessWatch,
     shared::{SWEEP, Shared},
+    webhooks::WebhookBoard,
     working_set::WorkingSet,
 };
 use crate::{
@@ -95,6 +96,7 @@ pub async fn start(options: StateOptions) -> Result<(StateHandle, StateTask), St
         hub: Hub::new(),
         processes: ProcessWatch::new().map_err(io)?,
         reader,
+        webhooks: WebhookBoard::default(),
         next_due_ms: AtomicI64::new(i64::MAX),
         concluding: AtomicBool::new(false),
         last_look_ms: AtomicI64::new(number::millis(clock.monotonic())),

@@ -2,7 +2,7 @@
 
 use tokio::sync::oneshot;
 
-use super::{Ack, StateError};
+use super::{Ack, StateError, WebhookPlace};
 use crate::{
     base::{ActorId, RunId, Secret},
     model::{
@@ -61,6 +61,11 @@ pub(super) enum Command {
     Reconcile {
         reply: Reply<()>,
     },
+    /// Keep a webhook's place in the trail.
+    KeepWebhook {
+        place: WebhookPlace,
+        reply: Reply<()>,
+    },
 }
 
 impl Command {
@@ -72,7 +77,7 @@ impl Command {
             | Self::Report { run, .. }
             | Self::Stop { run, .. } => vec![run.clone()],
             Self::Heartbeats { beats, .. } => beats.iter().map(|b| b.run_id.clone()).collect(),
-            Self::Reconcile { .. } => Vec::new(),
+            Self::Reconcile { .. } | Self::KeepWebhook { .. } => Vec::new(),
         }
     }
 
@@ -84,7 +89,7 @@ impl Command {
             Self::Verb { reply, .. } | Self::Stop { reply, .. } => drop(reply.send(Err(error))),
             Self::Report { reply, .. } => drop(reply.send(Err(error))),
             Self::Heartbeats { reply, .. } => drop(reply.send(Err(error))),
-            Self::Reconcile { reply } => drop(reply.send(Err(error))),
+            Self::Reconcile { reply } | Self::KeepWebhook { reply, .. } => drop(reply.send(Err(error))),
         }
     }
 }

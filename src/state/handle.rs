@@ -150,7 +150,7 @@ impl StateHandle {
         })
     }
 
-    async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, StateError> {
+    pub(super) async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, StateError> {
         let (reply, answer) = oneshot::channel();
         self.sender.try_send(command(reply)).map_err(|e| match e {
             mpsc::error::TrySendError::Full(_) => StateError::Busy,

@@ -21,6 +21,7 @@ pub mod processes;
 mod query;
 mod reconcile;
 mod shared;
+mod webhooks;
 mod working_set;
 
 pub use actor::{StateOptions, StateTask, start};
@@ -32,3 +33,4 @@ pub use http::HttpState;
 pub use hub::{Frame, Subscription};
 pub use index::{ListQuery, PageToken};
 pub use query::{AttemptChoice, Series, SeriesRequest};
+pub use webhooks::{DeadLetter, Webhook, WebhookPlace};

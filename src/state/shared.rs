@@ -12,6 +12,7 @@ use parking_lot::RwLock;
 
 use super::{
     StateError, data_dir::DataDir, hub::Hub, index::RunIndex, live::LiveMap, processes::ProcessWatch,
+    webhooks::WebhookBoard,
 };
 use crate::{
     base::{Clock, Timestamp, number},
@@ -30,6 +31,7 @@ pub(crate) struct Shared {
     pub(crate) hub: Hub,
     pub(crate) processes: ProcessWatch,
     pub(crate) reader: Reader,
+    pub(crate) webhooks: WebhookBoard,
     /// Monotonic milliseconds at which a lease may be due; `i64::MAX` if there is none.
     pub(crate) next_due_ms: AtomicI64,
     /// The newly dead have been found and are not in the list yet: whoever reads now waits for that.

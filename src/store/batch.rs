@@ -4,11 +4,11 @@ use serde::Serialize;
 use sqlx::Connection;
 
 use super::{
-    StoreError, Writer, attempts, events,
+    DeadLetterRow, StoreError, WebhookRow, Writer, attempts, events,
     json_row::Rows,
     metrics::{self, KeyRow, PointRow, WriterRow},
     progress::{self, ProgressRow},
-    runs,
+    runs, webhooks,
 };
 use crate::{
     base::{RunId, Timestamp},
@@ -28,6 +28,8 @@ pub(crate) struct Batch {
     metric_keys: Rows,
     metric_points: Rows,
     metric_writers: Rows,
+    webhooks: Rows,
+    dead_letters: Rows,
 }
 
 impl Default for Batch {
@@ -43,6 +45,8 @@ impl Default for Batch {
             metric_keys: Rows::of("metric_keys"),
             metric_points: Rows::of("metric_points"),
             metric_writers: Rows::of("metric_writers"),
+            webhooks: Rows::of("webhooks"),
+            dead_letters: Rows::of("dead_letters"),
         }
     }
 }
@@ -91,6 +95,14 @@ impl Batch {
         self.metric_writers.push(row);
     }
 
+    pub(crate) fn webhook(&mut self, row: &WebhookRow) {
+        self.webhooks.push(row);
+    }
+
+    pub(crate) fn dead_letter(&mut self, row: &DeadLetterRow) {
+        self.dead_letters.push(row);
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         let Self {
             runs,
@@ -103,6 +115,8 @@ impl Batch {
             metric_keys,
             metric_points,
             metric_writers,
+            webhooks,
+            dead_letters,
         } = self;
         runs.is_empty()
             && actors.is_empty()
@@ -114,6 +128,8 @@ impl Batch {
             && metric_keys.is_empty()
             && metric_points.is_empty()
             && metric_writers.is_empty()
+            && webhooks.is_empty()
+            && dead_letters.is_empty()
     }
 }
 
@@ -135,6 +151,8 @@ impl Writer {
             metric_keys,
             metric_points,
             metric_writers,
+            webhooks: places,
+            dead_letters,
         } = batch;
         let mut tx = self.connection.begin_with("begin immediate").await?;
         runs.write(&mut tx, runs::WRITE).await?;
@@ -147,6 +165,10 @@ impl Writer {
         metric_keys.write(&mut tx, metrics::WRITE_KEYS).await?;
         metric_points.write(&mut tx, metrics::WRITE_POINTS).await?;
         metric_writers.write(&mut tx, metrics::WRITE_WRITERS).await?;
+        places.write(&mut tx, webhooks::WRITE).await?;
+        let trim = dead_letters.clone();
+        dead_letters.write(&mut tx, webhooks::WRITE_DEAD_LETTERS).await?;
+        trim.write(&mut tx, webhooks::TRIM_DEAD_LETTERS).await?;
         tx.commit().await?;
         Ok(())
     }

@@ -9,7 +9,9 @@ pub(crate) mod metrics;
 mod open;
 mod progress;
 mod runs;
+mod webhooks;
 
 pub(crate) use batch::{Batch, Contact};
 pub(crate) use open::{Reader, StoreError, Writer, open};
 pub(crate) use runs::ListedRun;
+pub(crate) use webhooks::{DeadLetterRow, WebhookRow};

@@ -15,9 +15,10 @@ use crate::base::number::size;
 const WAL_PAGES: &str = "8000";
 const READERS: u32 = 4;
 
-const MIGRATIONS: [(i64, &str, &str); 2] = [
+const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "runs", include_str!("../../migrations/0001_runs.sql")),
     (2, "metrics", include_str!("../../migrations/0002_metrics.sql")),
+    (4, "webhooks", include_str!("../../migrations/0004_webhooks.sql")),
 ];
 
 /// What can go wrong in the store.

@@ -17,3 +17,4 @@ mod listing;
 mod liveness;
 mod metrics;
 mod registration;
+mod webhooks;
