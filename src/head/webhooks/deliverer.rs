@@ -113,7 +113,9 @@ impl Deliverer {
             self.keep_if_due().await;
         }
         if timeout(DRAIN, self.drain()).await != Ok(Next::Wait) {
-            warn!("webhook {}: what waits is delivered after the next start", self.target.url.host());
+            let why = self.last_error.as_deref().unwrap_or("no time was left");
+            let host = self.target.url.host();
+            warn!("webhook {host}: {why}; what waits is delivered after the next start");
         }
         self.keep().await;
     }
@@ -192,7 +194,10 @@ impl Deliverer {
                 match judge(&outcome, 0, Duration::ZERO, self.target.give_up, 0.0) {
                     Verdict::Delivered => self.done(&event),
                     Verdict::GiveUp(why) => self.bury(&event, why),
-                    Verdict::Again(..) => return Next::Stop,
+                    Verdict::Again(_, why) => {
+                        self.last_error = Some(why);
+                        return Next::Stop;
+                    }
                 }
             }
         }
