@@ -4,6 +4,7 @@
 pub mod clock;
 pub mod error;
 pub mod host;
+pub mod http;
 pub mod ids;
 pub mod invalid;
 pub mod limits;

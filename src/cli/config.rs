@@ -9,6 +9,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, parser::ValueSource};
 use toml::{Table, Value};
 
 use super::options::{Cli, Global};
+use crate::{base::masking::MASK, head::webhooks::WebhookUrl};
 
 /// Why the options cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -134,7 +135,9 @@ fn sources(
             let id = arg.get_id().as_str();
             let raw = matches.try_get_raw(id).ok().flatten();
             let value = raw
-                .map(|values| values.map(|v| v.to_string_lossy().into_owned()).collect::<Vec<_>>().join(","))
+                .map(|values| {
+                    values.map(|v| printable(id, &v.to_string_lossy())).collect::<Vec<_>>().join(",")
+                })
                 .unwrap_or_default();
             let source = match matches.value_source(id) {
                 Some(ValueSource::CommandLine) => "command line".to_owned(),
@@ -149,6 +152,18 @@ fn sources(
             Source { name: id.replace('_', "-"), value, source }
         })
         .collect()
+}
+
+/// A value as it may be shown: secrets are not, and an address of a webhook may be one.
+fn printable(id: &str, value: &str) -> String {
+    match id {
+        "webhook_secret" => MASK.to_owned(),
+        "webhook" => {
+            let host = value.parse::<WebhookUrl>().map(|url| url.host().to_owned()).unwrap_or_default();
+            format!("{host}/{MASK}")
+        }
+        _ => value.to_owned(),
+    }
 }
 
 /// Prints the effective options and where each comes from.
@@ -167,7 +182,7 @@ pub(super) fn print(global: &Global, sources: &[Source]) -> anyhow::Result<ExitC
         println!("{}", serde_json::to_string_pretty(&rows)?);
     } else {
         for source in sources {
-            println!("{:<12} {:<40} {}", source.name, effective(source), source.source);
+            println!("{:<16} {:<40} {}", source.name, effective(source), source.source);
         }
     }
     Ok(ExitCode::SUCCESS)

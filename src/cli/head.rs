@@ -9,8 +9,11 @@ use tracing::{info, warn};
 use super::options::Global;
 use crate::{
     base::Tasks,
-    head::{AllowedHosts, Assets, HeadOptions, router, serve},
-    model::RunStatus,
+    head::{
+        AllowedHosts, Assets, HeadOptions, router, serve,
+        webhooks::{self, WebhookOptions},
+    },
+    model::{EventKind, RunStatus},
     state::{
         self, DataDir, HttpState, Include, ListQuery, StateHandle, StateOptions, StateTask,
         data_dir::{DataDirLock, HeadInfo},
@@ -36,6 +39,7 @@ pub(super) struct EmbeddedHead {
     pub(super) state: StateHandle,
     task: StateTask,
     server: Tasks,
+    webhooks: Tasks,
     data_dir: DataDir,
     published: Published,
 }
@@ -140,8 +144,18 @@ impl EmbeddedHead {
         }
         let listener = listen(address, port).await?;
         let url = format!("http://{}", listener.local_addr()?);
+        let webhook_options = webhook_options(global, &url)?;
         let options = StateOptions::new(data_dir.clone(), lock);
         let (state, task) = state::start(options).await.context("the store cannot be opened")?;
+        let webhooks = Tasks::new();
+        // A head for one command is gone before anything could be delivered; the next one that stays does it.
+        if published == Published::Yes
+            && let Err(e) = webhooks::start(&state, webhook_options, &webhooks).await
+        {
+            // It lets go of the directory, for whoever tries next.
+            task.shutdown(Duration::from_secs(4)).await;
+            return Err(e.into());
+        }
         let server = Tasks::new();
         let stop = server.stopping();
         let router = router(HeadOptions {
@@ -166,7 +180,7 @@ impl EmbeddedHead {
             data_dir.set_head_info(&info).context("head.json cannot be written")?;
         }
         info!("TrainHead answers at {url}, its data is in {}", data_dir.root().display());
-        Ok(Self { url, state, task, server, data_dir, published })
+        Ok(Self { url, state, task, server, webhooks, data_dir, published })
     }
 
     /// How many runs live.
@@ -182,9 +196,30 @@ impl EmbeddedHead {
         if self.published == Published::Yes {
             self.data_dir.clear_head_info();
         }
-        self.server.shutdown("the server", Duration::from_secs(6)).await;
+        tokio::join!(
+            self.server.shutdown("the server", Duration::from_secs(6)),
+            self.webhooks.shutdown("the webhooks", Duration::from_secs(6)),
+        );
         self.task.shutdown(Duration::from_secs(4)).await;
     }
+}
+
+fn webhook_options(global: &Global, url: &str) -> anyhow::Result<WebhookOptions> {
+    let secret = global.webhook_secret.as_ref().map(|secret| secret.expose().parse()).transpose();
+    let mut kinds: Vec<EventKind> =
+        global.webhook_events.iter().flat_map(|events| events.kinds()).copied().collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let mut urls = global.webhook.clone();
+    urls.sort_unstable();
+    urls.dedup();
+    Ok(WebhookOptions {
+        urls,
+        secret: secret.context("--webhook-secret cannot be used")?,
+        kinds,
+        give_up: Duration::from_secs_f64(global.webhook_give_up),
+        server: Some(url.to_owned()),
+    })
 }
 
 async fn listen(address: IpAddr, port: Port) -> anyhow::Result<TcpListener> {

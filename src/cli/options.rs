@@ -4,7 +4,11 @@ use std::{path::PathBuf, str::FromStr};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::model::RunStatus;
+use crate::{
+    base::Secret,
+    head::webhooks::WebhookUrl,
+    model::{EventKind, RunStatus},
+};
 
 /// Starts, supervises, records and shows machine-learning training runs.
 #[derive(Debug, Parser)]
@@ -74,6 +78,38 @@ pub(super) struct Global {
     /// Read options from this TOML file [default: trainhead/config.toml in the XDG configuration directory, if there]
     #[arg(long, global = true, env = "TRAINHEAD_CONFIG", value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
+    /// Tell this address what happens to the runs of this head; may be repeated (in the environment with spaces between)
+    #[arg(
+        long,
+        global = true,
+        env = "TRAINHEAD_WEBHOOK",
+        value_delimiter = ' ',
+        value_name = "URL",
+        hide_env_values = true,
+        hide_default_value = true,
+        hide_short_help = true
+    )]
+    pub(super) webhook: Vec<WebhookUrl>,
+    /// Sign what is told with this secret, whsec_…; receivers verify it by the Standard Webhooks specification
+    #[arg(long, global = true, env = "TRAINHEAD_WEBHOOK_SECRET", value_name = "SECRET", value_parser = secret,
+        hide_env_values = true, hide_default_value = true, hide_short_help = true)]
+    pub(super) webhook_secret: Option<Secret>,
+    /// What is told: the changes of runs, attempts, workers, requests to stop, takeovers, or all of it
+    #[arg(
+        long,
+        global = true,
+        env = "TRAINHEAD_WEBHOOK_EVENTS",
+        value_delimiter = ',',
+        value_enum,
+        default_value = "run",
+        value_name = "KIND",
+        hide_short_help = true
+    )]
+    pub(super) webhook_events: Vec<WebhookEvents>,
+    /// Seconds after which an event that cannot be delivered is given up
+    #[arg(long, global = true, env = "TRAINHEAD_WEBHOOK_GIVE_UP", default_value_t = 600.0, value_name = "SECONDS",
+        value_parser = seconds, hide_short_help = true)]
+    pub(super) webhook_give_up: f64,
     /// Machine-readable output on stdout
     #[arg(long, global = true, env = "TRAINHEAD_JSON")]
     pub(super) json: bool,
@@ -158,6 +194,36 @@ pub(super) enum TailWhich {
     None,
 }
 
+/// What webhooks tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum WebhookEvents {
+    /// Changes of a run's phase
+    Run,
+    /// Changes of attempts
+    Attempt,
+    /// Changes of workers
+    Worker,
+    /// Requests to stop
+    Stop,
+    /// Takeovers
+    Controller,
+    /// All of these
+    All,
+}
+
+impl WebhookEvents {
+    pub(super) fn kinds(self) -> &'static [EventKind] {
+        match self {
+            Self::Run => &[EventKind::Run],
+            Self::Attempt => &[EventKind::Attempt],
+            Self::Worker => &[EventKind::Worker],
+            Self::Stop => &[EventKind::Stop],
+            Self::Controller => &[EventKind::Controller],
+            Self::All => EventKind::ALL,
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub(super) struct Runs {
     /// Only runs of this status; may be repeated
@@ -230,6 +296,12 @@ fn seconds(text: &str) -> Result<f64, String> {
         Ok(s) if (0.0..=86_400.0).contains(&s) => Ok(s),
         _ => Err("seconds, 0 to 86400".to_owned()),
     }
+}
+
+/// Any text: what is wrong with it is said where it is not repeated.
+#[expect(clippy::unnecessary_wraps, reason = "the signature is clap's")]
+fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
+    Ok(Secret::new(text.to_owned()))
 }
 
 /// A path that begins and ends with a slash, of characters that need no quoting in HTML.

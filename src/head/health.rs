@@ -5,6 +5,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{problem::Problem, router::Head};
+use crate::state::Webhook;
 
 /// The head lives.
 #[derive(Serialize, ToSchema)]
@@ -34,6 +35,8 @@ pub(super) struct Ready {
     database_bytes: u64,
     /// Free space for the data directory, bytes.
     disk_free_bytes: Option<u64>,
+    /// How far each webhook is; one that fails does not make the head unready.
+    webhooks: Vec<Webhook>,
     /// Version of the program.
     version: &'static str,
 }
@@ -66,6 +69,7 @@ pub(super) async fn check_readiness(State(head): State<Head>) -> Result<(StatusC
         store_failures: readiness.failures,
         database_bytes: readiness.database_bytes,
         disk_free_bytes: readiness.disk_free_bytes,
+        webhooks: head.state.webhooks().await?,
         version: env!("CARGO_PKG_VERSION"),
     };
     Ok((code, Json(ready)))

@@ -163,8 +163,8 @@ pub(super) struct GrownLog {
 pub(super) async fn append_log(
     State(head): State<Head>,
     ApiPath((run, attempt, rank)): ApiPath<(RunId, u32, u32)>,
-    ApiQuery(params): ApiQuery<AppendParams>,
     ControllerToken(token): ControllerToken,
+    ApiQuery(params): ApiQuery<AppendParams>,
     ApiBytes(bytes): ApiBytes,
 ) -> Result<Json<GrownLog>, Problem> {
     let size_bytes = head.state.append_log(&run, &token, (attempt, rank), params.offset, bytes).await?;

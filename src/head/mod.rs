@@ -18,6 +18,7 @@ mod router;
 mod runs;
 mod serve;
 mod sse;
+pub mod webhooks;
 
 pub use assets::Assets;
 pub use guard::AllowedHosts;

@@ -69,6 +69,12 @@ impl WorkingSet {
                 self.reconcile(group, around);
                 group.answer(reply, Ok(()));
             }
+            Command::KeepWebhook { place, reply } => {
+                let (row, letters) = place.rows();
+                group.batch.webhook(&row);
+                letters.iter().for_each(|letter| group.batch.dead_letter(letter));
+                group.answer(reply, Ok(()));
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use tokio::sync::oneshot;
 
-use super::{Ack, StateError};
+use super::{Ack, StateError, WebhookPlace};
 use crate::{
     base::{ActorId, RunId, Secret},
     model::{
@@ -87,6 +87,11 @@ pub(super) enum Command {
     Reconcile {
         reply: Reply<()>,
     },
+    /// Keep a webhook's place in the trail.
+    KeepWebhook {
+        place: WebhookPlace,
+        reply: Reply<()>,
+    },
 }
 
 impl Command {
@@ -101,7 +106,7 @@ impl Command {
             | Self::Edit { run, .. } => vec![run.clone()],
             Self::Purge { runs, .. } => runs.clone(),
             Self::Heartbeats { beats, .. } => beats.iter().map(|b| b.run_id.clone()).collect(),
-            Self::Reconcile { .. } => Vec::new(),
+            Self::Reconcile { .. } | Self::KeepWebhook { .. } => Vec::new(),
         }
     }
 
@@ -116,7 +121,9 @@ impl Command {
             Self::Purge { reply, .. } => drop(reply.send(Err(error))),
             Self::Report { reply, .. } => drop(reply.send(Err(error))),
             Self::Heartbeats { reply, .. } => drop(reply.send(Err(error))),
-            Self::Contact { reply, .. } | Self::Reconcile { reply } => drop(reply.send(Err(error))),
+            Self::Contact { reply, .. } | Self::KeepWebhook { reply, .. } | Self::Reconcile { reply } => {
+                drop(reply.send(Err(error)))
+            }
         }
     }
 }

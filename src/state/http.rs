@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{ClientError, StateClient};
 use crate::{
-    base::{RunId, Secret, error::chain},
+    base::{RunId, Secret, error::chain, http},
     model::{
         commands::{Heartbeat, HeartbeatAnswer, Heartbeats, RegisterRun, Registration},
         metrics::ReportBatch,
@@ -57,12 +57,8 @@ impl HttpState {
     /// # Errors
     /// When no HTTP client can be made.
     pub fn new(url: &str) -> Result<Self, ClientError> {
-        let http = Client::builder()
-            .timeout(REQUEST_LIMIT)
-            .tcp_nodelay(true)
-            .user_agent(concat!("trainhead/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|e| ClientError::Unreachable(chain(&e)))?;
+        let http =
+            http::client(url, REQUEST_LIMIT).build().map_err(|e| ClientError::Unreachable(chain(&e)))?;
         Ok(Self { http, base: url.trim_end_matches('/').to_owned() })
     }
 

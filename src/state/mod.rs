@@ -29,6 +29,7 @@ mod reconcile;
 mod retention;
 mod shared;
 mod start;
+mod webhooks;
 mod working_set;
 
 pub use client::{ClientError, StateClient};
@@ -45,3 +46,4 @@ pub use query::{AttemptChoice, Series, SeriesRequest};
 pub use ray::RecordPage;
 pub use retention::Cleared;
 pub use start::{StateOptions, StateTask, start};
+pub use webhooks::{DeadLetter, Webhook, WebhookPlace};

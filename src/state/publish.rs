@@ -37,6 +37,10 @@ impl Actor {
                 self.ticks.remove(&id);
             }
         }
+        let newest = group.touched.values().flat_map(|trail| &trail.events).map(|event| event.id).max();
+        if let Some(newest) = newest {
+            shared.newest_event.send_replace(newest);
+        }
         for (run, points) in &group.reported {
             shared.counters.points.add(number::size(*points));
             *self.ticks.entry(run.clone()).or_default() += points;

@@ -9,10 +9,11 @@ use std::{
 };
 
 use parking_lot::RwLock;
+use tokio::sync::watch;
 
 use super::{
     StateError, counters::Counters, data_dir::DataDir, hub::Hub, index::RunIndex, live::LiveMap,
-    processes::ProcessWatch,
+    processes::ProcessWatch, webhooks::WebhookBoard,
 };
 use crate::{
     base::{Clock, Timestamp, number, sampler::HostSampler},
@@ -38,6 +39,9 @@ pub(crate) struct Shared {
     pub(crate) node: NodeOffer,
     pub(crate) ledger: RwLock<Ledger>,
     pub(crate) counters: Counters,
+    pub(crate) webhooks: WebhookBoard,
+    /// The id of the newest event that was committed.
+    pub(crate) newest_event: watch::Sender<i64>,
     /// Monotonic milliseconds at which a lease may be due; `i64::MAX` if there is none.
     pub(crate) next_due_ms: AtomicI64,
     /// The newly dead have been found and are not in the list yet: whoever reads now waits for that.

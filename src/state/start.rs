@@ -10,7 +10,7 @@ use std::{
 };
 
 use parking_lot::RwLock;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tracing::info;
 
 use super::{
@@ -24,6 +24,7 @@ use super::{
     nodes::own_node,
     processes::ProcessWatch,
     shared::Shared,
+    webhooks::WebhookBoard,
     working_set::WorkingSet,
 };
 use crate::{
@@ -87,6 +88,7 @@ pub async fn start(options: StateOptions) -> Result<(StateHandle, StateTask), St
         }
     };
     renew_documents(&mut writer).await?;
+    let newest_event = writer.last_event_id().await?;
     let mut index = RunIndex::default();
     writer.listed_runs(|run| index.put(run)).await?;
     let shared = Arc::new(Shared {
@@ -96,6 +98,8 @@ pub async fn start(options: StateOptions) -> Result<(StateHandle, StateTask), St
         hub: Hub::new(),
         processes: ProcessWatch::new().map_err(io)?,
         reader,
+        webhooks: WebhookBoard::default(),
+        newest_event: watch::Sender::new(newest_event),
         next_due_ms: AtomicI64::new(i64::MAX),
         concluding: AtomicBool::new(false),
         last_look_ms: AtomicI64::new(number::millis(clock.monotonic())),

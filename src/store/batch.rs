@@ -4,12 +4,12 @@ use serde::Serialize;
 use sqlx::Connection;
 
 use super::{
-    StoreError, Writer, attempts, events,
+    DeadLetterRow, StoreError, WebhookRow, Writer, attempts, events,
     json_row::Rows,
     metrics::{self, KeyRow, PointRow, WriterRow},
     nodes::{self as node_rows, NodeRow},
     progress::{self, ProgressRow},
-    purge, runs,
+    purge, runs, webhooks,
 };
 use crate::{
     base::{RunId, Timestamp},
@@ -31,6 +31,8 @@ pub(crate) struct Batch {
     metric_writers: Rows,
     nodes: Rows,
     purged: Rows,
+    webhooks: Rows,
+    dead_letters: Rows,
 }
 
 impl Default for Batch {
@@ -48,6 +50,8 @@ impl Default for Batch {
             metric_writers: Rows::of("metric_writers"),
             nodes: Rows::of("nodes"),
             purged: Rows::of("runs"),
+            webhooks: Rows::of("webhooks"),
+            dead_letters: Rows::of("dead_letters"),
         }
     }
 }
@@ -100,9 +104,17 @@ impl Batch {
         self.nodes.push(&NodeRow { node_id: &offer.node_id, offer, first_seen_ms });
     }
 
-    /// Deletes a run with all that belongs to it, after everything else of this batch.
+    /// Deletes a run with all that belongs to it, before anything else of this batch is written.
     pub(crate) fn purge(&mut self, run_id: &RunId) {
         self.purged.push(run_id);
+    }
+
+    pub(crate) fn webhook(&mut self, row: &WebhookRow) {
+        self.webhooks.push(row);
+    }
+
+    pub(crate) fn dead_letter(&mut self, row: &DeadLetterRow) {
+        self.dead_letters.push(row);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -119,6 +131,8 @@ impl Batch {
             metric_writers,
             nodes,
             purged,
+            webhooks,
+            dead_letters,
         } = self;
         runs.is_empty()
             && actors.is_empty()
@@ -132,6 +146,8 @@ impl Batch {
             && metric_writers.is_empty()
             && nodes.is_empty()
             && purged.is_empty()
+            && webhooks.is_empty()
+            && dead_letters.is_empty()
     }
 }
 
@@ -155,8 +171,12 @@ impl Writer {
             metric_writers,
             nodes,
             purged,
+            webhooks: places,
+            dead_letters,
         } = batch;
         let mut tx = self.connection.begin_with("begin immediate").await?;
+        // First, as the same id may have been registered anew since.
+        purged.write_each(&mut tx, &purge::STATEMENTS).await?;
         runs.write(&mut tx, runs::WRITE).await?;
         actors.write(&mut tx, runs::WRITE_ACTORS).await?;
         attempts.write(&mut tx, attempts::WRITE).await?;
@@ -168,7 +188,10 @@ impl Writer {
         metric_points.write(&mut tx, metrics::WRITE_POINTS).await?;
         metric_writers.write(&mut tx, metrics::WRITE_WRITERS).await?;
         nodes.write(&mut tx, node_rows::WRITE).await?;
-        purged.write_each(&mut tx, &purge::STATEMENTS).await?;
+        places.write(&mut tx, webhooks::WRITE).await?;
+        let trim = dead_letters.clone();
+        dead_letters.write(&mut tx, webhooks::WRITE_DEAD_LETTERS).await?;
+        trim.write(&mut tx, webhooks::TRIM_DEAD_LETTERS).await?;
         tx.commit().await?;
         Ok(())
     }

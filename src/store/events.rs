@@ -53,7 +53,7 @@ impl Reader {
     }
 }
 
-fn event(row: &SqliteRow) -> Result<Event, StoreError> {
+pub(super) fn event(row: &SqliteRow) -> Result<Event, StoreError> {
     const T: &str = "events";
     Ok(Event {
         id: row.try_get("id")?,

@@ -10,7 +10,7 @@ use sqlx::{Row, SqliteConnection, sqlite::SqliteRow};
 use super::StoreError;
 
 /// Rows on their way, as the JSON array that `json_each` takes apart.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Rows {
     table: &'static str,
     text: Vec<u8>,

@@ -13,7 +13,9 @@ mod progress;
 mod purge;
 mod records;
 mod runs;
+mod webhooks;
 
 pub(crate) use batch::{Batch, Contact};
 pub(crate) use listed::ListedRun;
 pub(crate) use open::{Reader, StoreError, Writer, open};
+pub(crate) use webhooks::{DeadLetterRow, WebhookRow};

@@ -19,6 +19,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "runs", include_str!("../../migrations/0001_runs.sql")),
     (2, "metrics", include_str!("../../migrations/0002_metrics.sql")),
     (3, "people and nodes", include_str!("../../migrations/0003_people_and_nodes.sql")),
+    (4, "webhooks", include_str!("../../migrations/0004_webhooks.sql")),
 ];
 
 /// What can go wrong in the store.

@@ -15,7 +15,7 @@ use trainhead::{
     base::{ManualClock, Timestamp},
     head::{AllowedHosts, Assets, HeadOptions, router},
     model::ledger::NodeOffer,
-    state::{DataDir, StateOptions, StateTask, start},
+    state::{DataDir, StateHandle, StateOptions, StateTask, start},
 };
 
 pub(crate) const START: i64 = 1_800_000_000_000;
@@ -23,6 +23,7 @@ pub(crate) const START: i64 = 1_800_000_000_000;
 pub(crate) struct Head {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) data_dir: DataDir,
+    pub(crate) state: StateHandle,
     router: Router,
     task: StateTask,
     dir: TempDir,
@@ -64,13 +65,13 @@ impl Head {
             StateOptions { clock: clock.clone(), node: node(), ..StateOptions::new(data_dir.clone(), lock) };
         let (state, task) = start(options).await.unwrap();
         let router = router(HeadOptions {
-            state,
+            state: state.clone(),
             hosts: AllowedHosts::loopback_and([]),
             base_path: "/".into(),
             assets: Assets::Embedded,
             stop: CancellationToken::new(),
         });
-        Self { clock, data_dir, router, task, dir }
+        Self { clock, data_dir, state, router, task, dir }
     }
 
     /// Stops the head and starts another one on the same data.

@@ -19,3 +19,4 @@ mod metrics;
 mod ray;
 mod ray_shape;
 mod registration;
+mod webhooks;

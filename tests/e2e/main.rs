@@ -12,3 +12,4 @@ mod harness;
 mod crashes;
 mod main_job;
 mod stopping;
+mod webhooks;

@@ -20,6 +20,10 @@ async fn a_database_of_a_later_version_is_refused_and_not_changed_by_a_byte() {
     open(&data_dir).await.unwrap();
     let url = format!("sqlite://{}", data_dir.database().display());
     let mut connection = SqliteConnection::connect(&url).await.unwrap();
+    let newest: i64 = sqlx::query_scalar("select max(version) from _sqlx_migrations")
+        .fetch_one(&mut connection)
+        .await
+        .unwrap();
     sqlx::query(
         "insert into _sqlx_migrations (version, description, success, checksum, execution_time)
         values (999, 'later', 1, x'00', 0)",
@@ -31,8 +35,11 @@ async fn a_database_of_a_later_version_is_refused_and_not_changed_by_a_byte() {
     connection.close().await.unwrap();
     let before = std::fs::read(data_dir.database()).unwrap();
     let refused = open(&data_dir).await.unwrap_err();
-    assert!(matches!(refused, StateError::NewerDatabase { found: 999, known: 3 }), "{refused}");
-    assert!(refused.to_string().contains("999") && refused.to_string().contains('3'));
+    assert!(
+        matches!(refused, StateError::NewerDatabase { found: 999, known } if known == newest),
+        "{refused}"
+    );
+    assert!(refused.to_string().contains("999") && refused.to_string().contains(&newest.to_string()));
     assert_eq!(std::fs::read(data_dir.database()).unwrap(), before);
 }
 

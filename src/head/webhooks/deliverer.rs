@@ -1,0 +1,310 @@
+//! The task of one webhook: reads the trail after its place, delivers one event after the other, and keeps its place now
+//! and then; what it does between two times of keeping is done again after a crash.
+
+use std::time::{Duration, Instant};
+
+use reqwest::{Client, Response, header};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use super::{
+    address::WebhookUrl,
+    marks::Marks,
+    message::Message,
+    signing::SigningSecret,
+    verdict::{Outcome, Verdict, judge},
+};
+use crate::{
+    base::{error::chain, masking::mask_text, number::count},
+    model::{Event, EventKind},
+    state::{DeadLetter, StateError, StateHandle, WebhookPlace},
+};
+
+/// No request lasts longer.
+pub(super) const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+/// Events that are read at once.
+const PAGE: u32 = 100;
+/// The trail is looked at this often even if nothing is heard of it.
+const LOOK: Duration = Duration::from_secs(5);
+/// The place is kept after so many events, or so long after a delivery.
+const KEEP_EVENTS: i64 = 100;
+const KEEP_AFTER: Duration = Duration::from_secs(1);
+/// A request that is under way when the head stops gets this long, and what waits behind it this long.
+const LAST_REQUEST: Duration = Duration::from_secs(1);
+const DRAIN: Duration = Duration::from_secs(4);
+/// Of an answer's body so much is read, so that its connection can be used again, and so much shown.
+const READ_BYTES: usize = 16 * 1024;
+const SHOWN_CHARS: usize = 200;
+/// Dead letters that wait to be kept; as many as the store keeps.
+const BURIED: usize = 1000;
+
+/// Where to, what and how.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) url: WebhookUrl,
+    pub(super) secret: Option<SigningSecret>,
+    pub(super) kinds: Vec<EventKind>,
+    pub(super) give_up: Duration,
+    pub(super) server: Option<String>,
+}
+
+/// Delivers to one webhook.
+#[derive(Debug)]
+pub(super) struct Deliverer {
+    state: StateHandle,
+    http: Client,
+    target: Target,
+    place: WebhookPlace,
+    /// What is kept of the place.
+    kept: i64,
+    /// When the oldest delivery that is not kept was made.
+    unkept_since: Option<Instant>,
+    marks: Marks,
+    last_error: Option<String>,
+}
+
+/// Whether to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// There is more.
+    More,
+    /// All is delivered.
+    Wait,
+    /// The head stops.
+    Stop,
+}
+
+impl Deliverer {
+    pub(super) fn new(state: StateHandle, http: Client, place: WebhookPlace, target: Target) -> Self {
+        let kept = place.last_event_id;
+        Self {
+            state,
+            http,
+            target,
+            place,
+            kept,
+            unkept_since: None,
+            marks: Marks::default(),
+            last_error: None,
+        }
+    }
+
+    /// Delivers until the head stops.
+    pub(super) async fn run(mut self, stop: CancellationToken) {
+        while !stop.is_cancelled() {
+            // Listening begins before the look, so that nothing falls between.
+            let heard = self.state.newest_event();
+            match self.deliver_page(&stop).await {
+                Ok(Next::More) => {}
+                Ok(Next::Wait) => self.wait(heard, &stop).await,
+                Ok(Next::Stop) => break,
+                Err(e) => {
+                    warn!("webhook {}: the trail cannot be read: {e}", self.target.url.host());
+                    self.wait(heard, &stop).await;
+                }
+            }
+            self.keep_if_due().await;
+        }
+        if timeout(DRAIN, self.drain()).await != Ok(Next::Wait) {
+            let why = self.last_error.as_deref().unwrap_or("no time was left");
+            let host = self.target.url.host();
+            warn!("webhook {host}: {why}; what waits is delivered after the next start");
+        }
+        self.keep().await;
+    }
+
+    /// Delivers one page of the trail.
+    async fn deliver_page(&mut self, stop: &CancellationToken) -> Result<Next, StateError> {
+        let (events, end) = self.read().await?;
+        let full = count(events.len()) >= i64::from(PAGE);
+        for event in events {
+            if self.deliver(&event, stop).await == Next::Stop {
+                return Ok(Next::Stop);
+            }
+            self.keep_if_due().await;
+        }
+        if full {
+            return Ok(Next::More);
+        }
+        // Nothing of what follows is wanted.
+        self.place.last_event_id = self.place.last_event_id.max(end);
+        self.show();
+        Ok(Next::Wait)
+    }
+
+    /// The next events, and how far the trail was looked at.
+    async fn read(&mut self) -> Result<(Vec<Event>, i64), StateError> {
+        let (after, end) = (self.place.last_event_id, *self.state.newest_event().borrow());
+        self.marks.note(after, end, Instant::now());
+        let wanted = end > after;
+        let events =
+            if wanted { self.state.trail(&self.target.kinds, after, end, PAGE).await? } else { Vec::new() };
+        Ok((events, end))
+    }
+
+    /// Delivers one event, however often it takes, or gives it up.
+    async fn deliver(&mut self, event: &Event, stop: &CancellationToken) -> Next {
+        let message = Message::new(event, &self.place.name, self.target.server.as_deref(), &self.state);
+        let since = self.marks.since(event.id, Instant::now());
+        let mut attempt = 0;
+        loop {
+            let outcome = tokio::select! {
+                outcome = self.post(&message) => outcome,
+                () = async { stop.cancelled().await; sleep(LAST_REQUEST).await } => return Next::Stop,
+            };
+            match judge(&outcome, attempt, since.elapsed(), self.target.give_up, jitter()) {
+                Verdict::Delivered => self.done(event),
+                Verdict::GiveUp(why) => self.bury(event, why),
+                Verdict::Again(wait, why) => {
+                    self.last_error = Some(why);
+                    self.show();
+                    tokio::select! {
+                        () = sleep(wait) => {}
+                        () = stop.cancelled() => return Next::Stop,
+                    }
+                    attempt += 1;
+                    // So that it is known of those behind how long they wait.
+                    let end = *self.state.newest_event().borrow();
+                    self.marks.note(self.place.last_event_id, end, Instant::now());
+                    continue;
+                }
+            }
+            return Next::More;
+        }
+    }
+
+    /// Before the end: each event has one attempt, and the first that fails ends it.
+    async fn drain(&mut self) -> Next {
+        while let Ok((events, _)) = self.read().await {
+            if events.is_empty() {
+                return Next::Wait;
+            }
+            for event in events {
+                let message =
+                    Message::new(&event, &self.place.name, self.target.server.as_deref(), &self.state);
+                let outcome = self.post(&message).await;
+                match judge(&outcome, 0, Duration::ZERO, self.target.give_up, 0.0) {
+                    Verdict::Delivered => self.done(&event),
+                    Verdict::GiveUp(why) => self.bury(&event, why),
+                    Verdict::Again(_, why) => {
+                        self.last_error = Some(why);
+                        return Next::Stop;
+                    }
+                }
+            }
+        }
+        Next::Stop
+    }
+
+    async fn post(&self, message: &Message) -> Outcome {
+        let Message { id, body } = message;
+        // The specification counts in seconds.
+        let timestamp = (self.state.now().as_ms() / 1000).to_string();
+        let mut request = self
+            .http
+            .post(self.target.url.expose())
+            .header(header::CONTENT_TYPE, "application/json")
+            .header("webhook-id", id)
+            .header("webhook-timestamp", &timestamp);
+        if let Some(secret) = &self.target.secret {
+            request = request.header("webhook-signature", secret.sign(id, &timestamp, body));
+        }
+        match request.body(body.clone()).send().await {
+            Ok(response) => answered(response).await,
+            // The address may be a secret.
+            Err(e) => Outcome::Failed(chain(&e.without_url())),
+        }
+    }
+
+    fn done(&mut self, event: &Event) {
+        self.place.last_event_id = event.id;
+        self.unkept_since.get_or_insert_with(Instant::now);
+        self.last_error = None;
+        self.show();
+    }
+
+    fn bury(&mut self, event: &Event, why: String) {
+        warn!("webhook {}: event {} is given up: {why}", self.target.url.host(), event.id);
+        self.place.last_event_id = event.id;
+        self.place.dead_letters += 1;
+        self.place.buried.push(DeadLetter {
+            event_id: event.id,
+            time_ms: self.state.now(),
+            why: why.clone(),
+        });
+        if self.place.buried.len() > BURIED {
+            self.place.buried.remove(0);
+        }
+        self.unkept_since.get_or_insert_with(Instant::now);
+        self.last_error = Some(why);
+        self.show();
+    }
+
+    fn show(&self) {
+        self.state.show_webhook(self.target.url.host(), &self.place, self.last_error.clone());
+    }
+
+    /// Until there is something to do.
+    async fn wait(&self, mut heard: watch::Receiver<i64>, stop: &CancellationToken) {
+        let limit = self.unkept_since.map_or(LOOK, |since| KEEP_AFTER.saturating_sub(since.elapsed()));
+        tokio::select! {
+            _ = heard.changed() => {}
+            () = sleep(limit) => {}
+            () = stop.cancelled() => {}
+        }
+    }
+
+    async fn keep_if_due(&mut self) {
+        let old = self.unkept_since.is_some_and(|since| since.elapsed() >= KEEP_AFTER);
+        if old || self.place.last_event_id - self.kept >= KEEP_EVENTS {
+            self.keep().await;
+        }
+    }
+
+    async fn keep(&mut self) {
+        if self.place.last_event_id == self.kept && self.place.buried.is_empty() {
+            return;
+        }
+        match self.state.keep_webhook(self.place.clone()).await {
+            Ok(()) => {
+                self.kept = self.place.last_event_id;
+                self.place.buried.clear();
+                self.unkept_since = None;
+            }
+            Err(e) => {
+                // The StateActor has said it louder. What is not kept is delivered again after a start.
+                debug!("webhook {}: its place is not kept: {e}", self.target.url.host());
+                self.unkept_since = Some(Instant::now());
+            }
+        }
+    }
+}
+
+async fn answered(mut response: Response) -> Outcome {
+    let status = response.status();
+    let seconds = response.headers().get(header::RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
+    let mut body = Vec::new();
+    // A body that breaks off or takes too long does not matter.
+    while body.len() < READ_BYTES
+        && let Ok(Some(chunk)) = response.chunk().await
+    {
+        body.extend_from_slice(&chunk);
+    }
+    let said = if status.is_success() { String::new() } else { shown(&body) };
+    Outcome::Answered { status: status.as_u16(), retry_after: seconds.map(Duration::from_secs), said }
+}
+
+/// The beginning of what a receiver said, on one line and without secrets.
+fn shown(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body.get(..READ_BYTES).unwrap_or(body));
+    let line: String = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    mask_text(&line).chars().take(SHOWN_CHARS).collect()
+}
+
+fn jitter() -> f64 {
+    getrandom::u32().map_or(0.5, |n| f64::from(n) / f64::from(u32::MAX))
+}
