@@ -29,6 +29,18 @@ pub(crate) struct Head {
     dir: TempDir,
 }
 
+/// A head that does not run, with its data.
+pub(crate) struct Stopped {
+    dir: TempDir,
+    clock: Arc<ManualClock>,
+}
+
+impl Stopped {
+    pub(crate) async fn start(self) -> Head {
+        Head::open(self.dir, self.clock).await
+    }
+}
+
 /// An answer, read.
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -76,10 +88,15 @@ impl Head {
 
     /// Stops the head and starts another one on the same data.
     pub(crate) async fn restart(self) -> Self {
-        let Self { clock, task, dir, router, .. } = self;
-        drop(router);
+        self.stop().await.start().await
+    }
+
+    /// Stops the head.
+    pub(crate) async fn stop(self) -> Stopped {
+        let Self { clock, task, dir, router, state, .. } = self;
+        drop((router, state));
         assert!(task.shutdown(Duration::from_secs(10)).await);
-        Self::open(dir, clock).await
+        Stopped { dir, clock }
     }
 
     pub(crate) async fn raw(&self, request: Request<Body>) -> Response<Body> {
@@ -100,6 +117,14 @@ impl Head {
 
     pub(crate) async fn post(&self, path: &str, token: Option<&str>, body: Value) -> Answer {
         self.send(request("POST", path, token, Some(body))).await
+    }
+
+    pub(crate) async fn patch(&self, path: &str, body: Value) -> Answer {
+        self.send(request("PATCH", path, None, Some(body))).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
+        self.send(request("DELETE", path, None, None)).await
     }
 
     pub(crate) async fn register(&self, body: Value) -> Run {

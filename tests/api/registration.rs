@@ -19,9 +19,15 @@ async fn of_twenty_parallel_registrations_of_one_body_one_creates_and_all_get_th
         assert_eq!(answer.body["run"], answers[0].body["run"]);
         assert_eq!(answer.body["controller_token"], answers[0].body["controller_token"]);
     }
-    let other = json!({"id": "r", "name": "other", "controller": {"actor_id": "c2"}});
-    assert_problem(&head.post("/api/train/runs", None, other).await, 409, "run-exists");
-    assert_eq!(head.show("r").await["name"], "n");
+    for (name, actor) in [("other", "c2"), ("other", "c"), ("n", "c2")] {
+        let other = json!({"id": "r", "name": name, "controller": {"actor_id": actor}});
+        assert_problem(&head.post("/api/train/runs", None, other).await, 409, "run-exists");
+    }
+    let shown = head.show("r").await;
+    assert_eq!(
+        (&shown["name"], &shown["epoch"], &shown["settings"]),
+        (&json!("n"), &json!(1), &json!({"lr": 0.1}))
+    );
 }
 
 #[tokio::test]
