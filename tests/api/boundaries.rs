@@ -158,3 +158,35 @@ async fn the_head_says_whether_it_can_work() {
     let ready: Value = head.get("/readyz").await.body;
     assert_eq!(ready["status"], "ready", "{ready}");
 }
+
+#[tokio::test]
+async fn the_figures_are_what_prometheus_reads_and_are_bounded_in_number() {
+    let head = Head::new().await;
+    head.running("r", 1).await;
+    for i in 0..50 {
+        head.get(&format!("/api/train/runs/made-up-{i}")).await;
+        head.get(&format!("/made/up/{i}")).await;
+    }
+    let text = head.get("/metrics").await.body;
+    let text = text.as_str().unwrap();
+    for line in [
+        "trainhead_runs{status=\"STARTED\"} 1",
+        "trainhead_http_requests_total{method=\"GET\",route=\"/api/train/runs/{run_id}\",status=\"404\"} 50",
+        "trainhead_http_requests_total{method=\"GET\",route=\"unmatched\",status=\"404\"} 50",
+        "# UNIT trainhead_http_request_duration_seconds seconds",
+        "trainhead_store_writable 1",
+        "# EOF",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    assert!(!text.contains("made-up"), "a path is never a label");
+    let value = |name: &str| -> f64 {
+        let line = text
+            .lines()
+            .find(|l| l.starts_with(name) && !l.starts_with('#'))
+            .unwrap_or_else(|| panic!("{name}\n{text}"));
+        line.rsplit_once(' ').unwrap().1.parse().unwrap()
+    };
+    assert!(value("trainhead_commits_total") >= 2.0 && value("trainhead_database_bytes") > 0.0);
+    assert!(value("trainhead_sweep_age_seconds") < 60.0 && value("trainhead_disk_free_bytes") > 0.0);
+}

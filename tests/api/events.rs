@@ -82,3 +82,37 @@ async fn a_stream_of_one_run_tells_of_that_run_only_with_ticks_of_its_metrics() 
     assert_eq!((&tick["run_id"], &tick["last_step"], &tick["points"]), (&json!("r"), &json!(4), &json!(1)));
     assert_eq!(tick["last_metrics"], json!({"loss": 0.25}));
 }
+
+#[tokio::test]
+async fn a_reader_that_is_too_slow_is_told_to_start_anew_and_then_hears_what_is_new() {
+    let head = Head::new().await;
+    let run = head.running("r", 1).await;
+    let mut slow = Stream::open(&head, "", None).await;
+    assert_eq!(slow.next().await.1, "hello");
+    // More than is kept for anybody.
+    let mut beats = Vec::new();
+    for i in 0..8_500 {
+        let body = json!({"notes": format!("{i}")});
+        beats.push(async { head.patch("/api/train/runs/r", body).await });
+    }
+    futures_util::stream::iter(beats).buffer_unordered(256).for_each(|_| async {}).await;
+    slow.until("reset", |_| true).await;
+    head.say(&run, "end", json!({"run_status": "FINISHED"})).await;
+    let (_, told) = slow.until("run", |_| true).await;
+    assert_eq!(told["run_status"], "FINISHED", "what is old is not told any more");
+    let figures = head.get("/metrics").await.body;
+    assert!(figures.as_str().unwrap().contains("trainhead_stream_resets_total 1"), "{figures}");
+}
+
+#[tokio::test]
+async fn a_deleted_run_is_told_to_be_gone() {
+    let head = Head::new().await;
+    let run = head.running("r", 1).await;
+    head.say(&run, "end", json!({"run_status": "FINISHED"})).await;
+    let mut stream = Stream::open(&head, "?run=r", None).await;
+    head.delete("/api/train/runs/r").await;
+    let (_, told) = stream.until("run", |_| true).await;
+    assert!(told["trashed_at_ms"].is_i64());
+    head.post("/api/train/gc", None, json!({"purge": true, "trash_for_ms": 0})).await;
+    assert_eq!(stream.until("gone", |_| true).await.1, json!({"run_id": "r"}));
+}

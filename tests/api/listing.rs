@@ -51,6 +51,11 @@ async fn a_bad_query_names_its_field() {
         ("status=RUNNING", "status"),
         ("sttus=STARTED", "sttus"),
         ("include=everything", "include"),
+        ("sort=size", "sort"),
+        ("sort=metric:", "sort"),
+        ("tag=nocolon", "tag"),
+        ("started_after_ms=yesterday", "started_after_ms"),
+        ("trashed=perhaps", "trashed"),
     ] {
         let answer = head.get(&format!("/api/train/runs?{query}")).await;
         assert!(answer.status.is_client_error(), "{query}");
@@ -83,4 +88,161 @@ async fn evidence_comes_when_asked_for_also_of_ended_runs() {
     assert!(ended["evidence"]["contact"]["lease_expires_ms"].is_null());
     let plain = head.get("/api/train/runs").await.body["train_runs"][0].clone();
     assert!(plain.get("evidence").is_none(), "what changes by itself only comes when asked for");
+}
+
+/// Three ended runs and a live one, with values of `loss`.
+async fn some_runs(head: &Head) {
+    for (i, (name, seconds, loss)) in
+        [("beta", 30, json!(0.5)), ("Alpha", 10, json!("NaN")), ("gamma", 20, json!(-1.5))]
+            .into_iter()
+            .enumerate()
+    {
+        let body = json!({"id": format!("r{i}"), "name": name, "controller": {"actor_id": "c"}, "job_id": format!("job{}", i % 2),
+            "experiment": if i == 0 { "one" } else { "two" }, "tags": {"lr": "0.1", "i": i.to_string()}});
+        let run = head.register(body).await;
+        let report =
+            json!({"writer": "w", "seq": 1, "reports": [{"step": 1, "metrics": {"loss": loss, "other": 1}}]});
+        head.say(&run, "reports", report).await;
+        head.clock.advance(std::time::Duration::from_secs(seconds));
+        head.heartbeat(&run).await;
+        head.say(&run, "end", json!({"run_status": "FINISHED"})).await;
+    }
+    let live = head
+        .register(json!({"id": "r3", "name": "delta", "controller": {"actor_id": "c"}, "experiment": "two"}))
+        .await;
+    let report = json!({"writer": "w", "seq": 1, "reports": [{"step": 1, "metrics": {"loss": 0.1}}]});
+    head.say(&live, "reports", report).await;
+}
+
+#[tokio::test]
+async fn each_order_is_kept_over_pages_and_a_restart() {
+    let head = Head::new().await;
+    some_runs(&head).await;
+    let orders = [
+        ("-start_time", ["r3", "r2", "r1", "r0"]),
+        ("start_time", ["r0", "r1", "r2", "r3"]),
+        ("name", ["r1", "r0", "r3", "r2"]),
+        ("-name", ["r2", "r3", "r0", "r1"]),
+        ("duration", ["r1", "r2", "r0", "r3"]),
+        ("-duration", ["r0", "r2", "r1", "r3"]),
+        ("status", ["r3", "r2", "r1", "r0"]),
+        ("metric:loss", ["r2", "r3", "r0", "r1"]),
+        ("-metric:loss", ["r0", "r3", "r2", "r1"]),
+        ("metric:none", ["r3", "r2", "r1", "r0"]),
+    ];
+    let check = async |head: &Head| {
+        for (sort, expected) in orders {
+            let (mut seen, mut token) = (Vec::new(), String::new());
+            loop {
+                let page = head.get(&format!("/api/train/runs?sort={sort}&page_size=1{token}")).await.body;
+                seen.extend(
+                    page["train_runs"]
+                        .as_array()
+                        .unwrap()
+                        .iter()
+                        .map(|r| r["id"].as_str().unwrap().to_owned()),
+                );
+                match page["next_page_token"].as_str() {
+                    Some(next) => token = format!("&page_token={next}"),
+                    None => break,
+                }
+            }
+            assert_eq!(seen, expected, "{sort}");
+        }
+    };
+    check(&head).await;
+    let head = head.restart().await;
+    check(&head).await;
+    let page = head.get("/api/train/runs?sort=name&page_size=1").await.body;
+    let token = page["next_page_token"].as_str().unwrap();
+    let answer = head.get(&format!("/api/train/runs?sort=-name&page_token={token}")).await;
+    assert_problem(&answer, 400, "malformed");
+}
+
+#[tokio::test]
+async fn filters_narrow_each_other_and_last_values_come_when_asked_for() {
+    let head = Head::new().await;
+    some_runs(&head).await;
+    let ids = async |query: &str| -> Vec<String> {
+        let list = head.get(&format!("/api/train/runs?{query}")).await.body;
+        let runs = list["train_runs"].as_array().unwrap_or_else(|| panic!("{query}: {list}"));
+        assert_eq!(list["total_size"], runs.len(), "{query}");
+        runs.iter().map(|r| r["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let start = crate::harness::START;
+    for (query, expected) in [
+        ("experiment=two".to_owned(), vec!["r3", "r2", "r1"]),
+        ("experiment=two&status=FINISHED".to_owned(), vec!["r2", "r1"]),
+        ("experiment=none".to_owned(), vec![]),
+        ("job_id=job0".to_owned(), vec!["r2", "r0"]),
+        ("tag=lr:0.1&tag=i:2".to_owned(), vec!["r2"]),
+        ("tag=lr:0.1&experiment=one".to_owned(), vec!["r0"]),
+        (format!("started_after_ms={}", start + 30_000), vec!["r3", "r2", "r1"]),
+        (format!("started_before_ms={}", start + 30_000), vec!["r0"]),
+        (
+            format!("started_after_ms={}&started_before_ms={}", start + 30_000, start + 40_001),
+            vec!["r2", "r1"],
+        ),
+        (format!("started_after_ms={start}&started_before_ms={start}"), vec![]),
+        ("q=LPH&sort=name".to_owned(), vec!["r1"]),
+        ("q=job1".to_owned(), vec!["r1"]),
+    ] {
+        assert_eq!(ids(&query).await, expected, "{query}");
+    }
+    let list = head.get("/api/train/runs?metrics=loss,none&include=workers").await.body;
+    let losses: Vec<_> =
+        list["train_runs"].as_array().unwrap().iter().map(|r| r["last_metrics"].clone()).collect();
+    assert_eq!(json!(losses), json!([{"loss": 0.1}, {"loss": -1.5}, {"loss": "NaN"}, {"loss": 0.5}]));
+    let list = head.get("/api/train/runs?metrics=*&q=gamma").await.body;
+    assert_eq!(list["train_runs"][0]["last_metrics"], json!({"loss": -1.5, "other": 1.0}));
+}
+
+#[tokio::test]
+async fn what_is_included_is_what_was_asked_for() {
+    let head = Head::new().await;
+    let run = head.running("r", 1).await;
+    head.say(&run, "attempts/r-a0/end", json!({"status": "ERRORED", "end_reason": "worker_failed"})).await;
+    head.attempt(&run, "r-a1", 2).await;
+    let one =
+        async |query: &str| head.get(&format!("/api/train/runs?{query}")).await.body["train_runs"][0].clone();
+    let bare = one("include=evidence").await;
+    assert!(bare.get("workers").is_none() && bare["evidence"]["contact"].is_object());
+    let attempts = one("include=attempts").await;
+    assert_eq!(attempts["attempts"], head.show("r").await["attempts"]);
+    assert_eq!(attempts["attempts"][1]["workers"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        one("").await["workers"].as_array().unwrap().len(),
+        2,
+        "workers unless something else is asked for"
+    );
+}
+
+#[tokio::test]
+async fn long_members_are_left_out_of_lists_by_name_and_shown_by_the_run() {
+    let head = Head::new().await;
+    let body = json!({"id": "r", "controller": {"actor_id": "c"}, "settings": {"text": "x".repeat(5000)}});
+    head.register(body.clone()).await;
+    let listed = head.get("/api/train/runs").await.body["train_runs"][0].clone();
+    assert_eq!((&listed["settings"], &listed["omitted"]), (&serde_json::Value::Null, &json!(["settings"])));
+    let shown = head.show("r").await;
+    assert_eq!((&shown["settings"], &shown["omitted"]), (&body["settings"], &json!([])));
+}
+
+#[tokio::test]
+async fn experiments_are_counted_by_status_and_paged_by_name() {
+    let head = Head::new().await;
+    some_runs(&head).await;
+    let first = head.get("/api/train/experiments?page_size=1").await.body;
+    assert_eq!(
+        (&first["experiments"][0]["name"], &first["experiments"][0]["num_runs"]),
+        (&json!("one"), &json!(1))
+    );
+    let token = first["next_page_token"].as_str().unwrap();
+    let second = head.get(&format!("/api/train/experiments?page_size=1&page_token={token}")).await.body;
+    let two = &second["experiments"][0];
+    assert_eq!((&two["name"], &two["newest_run_id"]), (&json!("two"), &json!("r3")));
+    assert_eq!(two["counts"], json!({"STARTED": 1, "FINISHED": 2, "ERRORED": 0, "ABORTED": 0}));
+    assert!(second["next_page_token"].is_null());
+    head.delete("/api/train/runs/r0").await;
+    assert_eq!(head.get("/api/train/experiments").await.body["experiments"].as_array().unwrap().len(), 1);
 }

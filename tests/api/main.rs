@@ -15,6 +15,7 @@ mod events;
 mod lifecycle;
 mod listing;
 mod liveness;
+mod logs;
 mod metrics;
 mod nodes;
 mod people;
