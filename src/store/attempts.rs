@@ -115,7 +115,7 @@ pub(super) fn worker_rows<'a>(
     trail.workers.iter().filter_map(worker)
 }
 
-pub(super) const WRITE: &str = "with rows (v) as materialized (select value from json_each($1))
+pub(super) const WRITE: &str = "with rows (v) as materialized (select value from jsonb_each($1))
         insert into attempts (run_id, ordinal, attempt_id, status, end_reason, status_detail, start_time_ms,
             end_time_ms, num_workers, reservation)
         select v->>'run_id', v->>'ordinal', v->>'attempt_id', v->>'status', v->>'end_reason',
@@ -129,7 +129,7 @@ pub(super) const WRITE: &str = "with rows (v) as materialized (select value from
             end_time_ms = excluded.end_time_ms";
 
 pub(super) const WRITE_WORKERS: &str =
-    "with rows (v) as materialized (select value from json_each($1))
+    "with rows (v) as materialized (select value from jsonb_each($1))
         insert into workers (run_id, ordinal, world_rank, actor_id, local_rank, node_rank, node_id, node_ip, pid,
             gpu_ids, status, exit, resources)
         select v->>'run_id', v->>'ordinal', v->>'world_rank', v->>'actor_id', v->>'local_rank',

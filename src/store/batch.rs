@@ -1,11 +1,10 @@
 //! What one group commit writes: rows collected by the StateActor, written in one transaction.
 
 use serde::Serialize;
-use sqlx::Connection;
 
 use super::{
     DeadLetterRow, StoreError, WebhookRow, Writer, attempts, events,
-    json_row::Rows,
+    json_row::{Rows, Transaction},
     metrics::{self, KeyRow, PointRow, WriterRow},
     nodes::{self as node_rows, NodeRow},
     progress::{self, ProgressRow},
@@ -174,25 +173,22 @@ impl Writer {
             webhooks: places,
             dead_letters,
         } = batch;
-        let mut tx = self.connection.begin_with("begin immediate").await?;
+        let mut tx = Transaction::default();
         // First, as the same id may have been registered anew since.
-        purged.write_each(&mut tx, &purge::STATEMENTS).await?;
-        runs.write(&mut tx, runs::WRITE).await?;
-        actors.write(&mut tx, runs::WRITE_ACTORS).await?;
-        attempts.write(&mut tx, attempts::WRITE).await?;
-        workers.write(&mut tx, attempts::WRITE_WORKERS).await?;
-        events.write(&mut tx, events::WRITE).await?;
-        contacts.write(&mut tx, runs::WRITE_CONTACTS).await?;
-        progress.write(&mut tx, progress::WRITE).await?;
-        metric_keys.write(&mut tx, metrics::WRITE_KEYS).await?;
-        metric_points.write(&mut tx, metrics::WRITE_POINTS).await?;
-        metric_writers.write(&mut tx, metrics::WRITE_WRITERS).await?;
-        nodes.write(&mut tx, node_rows::WRITE).await?;
-        places.write(&mut tx, webhooks::WRITE).await?;
-        let trim = dead_letters.clone();
-        dead_letters.write(&mut tx, webhooks::WRITE_DEAD_LETTERS).await?;
-        trim.write(&mut tx, webhooks::TRIM_DEAD_LETTERS).await?;
-        tx.commit().await?;
-        Ok(())
+        tx.add(purged, &purge::STATEMENTS)?;
+        tx.add(runs, &[runs::WRITE])?;
+        tx.add(actors, &[runs::WRITE_ACTORS])?;
+        tx.add(attempts, &[attempts::WRITE])?;
+        tx.add(workers, &[attempts::WRITE_WORKERS])?;
+        tx.add(events, &[events::WRITE])?;
+        tx.add(contacts, &[runs::WRITE_CONTACTS])?;
+        tx.add(progress, &[progress::WRITE])?;
+        tx.add(metric_keys, &[metrics::WRITE_KEYS])?;
+        tx.add(metric_points, &[metrics::WRITE_POINTS])?;
+        tx.add(metric_writers, &[metrics::WRITE_WRITERS])?;
+        tx.add(nodes, &[node_rows::WRITE])?;
+        tx.add(places, &[webhooks::WRITE])?;
+        tx.add(dead_letters, &[webhooks::WRITE_DEAD_LETTERS, webhooks::TRIM_DEAD_LETTERS])?;
+        tx.commit(&mut self.connection).await
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     model::Event,
 };
 
-pub(super) const WRITE: &str = "with rows (v) as materialized (select value from json_each($1))
+pub(super) const WRITE: &str = "with rows (v) as materialized (select value from jsonb_each($1))
         insert into events (id, run_id, time_ms, kind, from_state, to_state, by_actor, reason, attempt, rank,
             evidence)
         select v->>'id', v->>'run_id', v->>'time_ms', v->>'kind', v->>'from', v->>'to',

@@ -105,7 +105,7 @@ impl Writer {
             }
             rows.write(
                 &mut self.connection,
-                "with rows (v) as materialized (select value from json_each($1))
+                "with rows (v) as materialized (select value from jsonb_each($1))
                 update runs
                 set doc = r.v->>'doc',
                     workers_at = r.v->>'workers_at'

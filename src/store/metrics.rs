@@ -64,13 +64,13 @@ fn value_of(bits: i64) -> MetricValue {
     MetricValue(f64::from_bits(u64::from_ne_bytes(bits.to_ne_bytes())))
 }
 
-pub(super) const WRITE_KEYS: &str = "with rows (v) as materialized (select value from json_each($1))
+pub(super) const WRITE_KEYS: &str = "with rows (v) as materialized (select value from jsonb_each($1))
         insert into metric_keys (id, run_id, key)
         select v->>'id', v->>'run_id', v->>'key'
         from rows";
 
 /// Within one attempt the same (key, rank, step) again: the last received wins, without a look at the history.
-pub(super) const WRITE_POINTS: &str = "with rows (v) as materialized (select value from json_each($1))
+pub(super) const WRITE_POINTS: &str = "with rows (v) as materialized (select value from jsonb_each($1))
         insert into metric_points (key_id, rank, step, attempt, time_ms, value, bits)
         select v->>0, v->>1, v->>2, v->>3, v->>4, cast(v->>5 as real), v->>6
         from rows
@@ -80,7 +80,7 @@ pub(super) const WRITE_POINTS: &str = "with rows (v) as materialized (select val
             value = excluded.value,
             bits = excluded.bits";
 
-pub(super) const WRITE_WRITERS: &str = "with rows (v) as materialized (select value from json_each($1))
+pub(super) const WRITE_WRITERS: &str = "with rows (v) as materialized (select value from jsonb_each($1))
         insert into metric_writers (run_id, writer, stored)
         select v->>'run_id', v->>'writer', v->>'stored'
         from rows

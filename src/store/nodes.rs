@@ -19,7 +19,7 @@ pub(super) struct NodeRow<'a> {
     pub(super) first_seen_ms: Timestamp,
 }
 
-pub(super) const WRITE: &str = "with rows (v) as materialized (select value from json_each($1))
+pub(super) const WRITE: &str = "with rows (v) as materialized (select value from jsonb_each($1))
         insert into nodes (node_id, offer, first_seen_ms)
         select v->>'node_id', v->>'offer', v->>'first_seen_ms'
         from rows

@@ -16,7 +16,7 @@ pub(super) struct ProgressRow<'a> {
     pub(super) progress: &'a Progress,
 }
 
-pub(super) const WRITE: &str = "with rows (v) as materialized (select value from json_each($1))
+pub(super) const WRITE: &str = "with rows (v) as materialized (select value from jsonb_each($1))
         insert into progress (run_id, progress)
         select v->>'run_id', v->>'progress'
         from rows

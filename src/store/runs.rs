@@ -149,7 +149,7 @@ pub(super) fn actor_row(record: &RunRecord) -> ActorRow<'_> {
 }
 
 pub(super) const WRITE: &str =
-    "with rows (v) as materialized (select value from json_each($1))
+    "with rows (v) as materialized (select value from jsonb_each($1))
         insert into runs (id, name, job_id, experiment, phase, run_status, controller_state, controller_actor_id,
             controller_actor_status, status_detail, ended_by, start_time_ms, end_time_ms, noticed_at_ms, stop,
             concluded, first_failure, settings, datasets, framework_versions, tags, notes, trashed_at_ms, body_hash,
@@ -188,7 +188,7 @@ pub(super) const WRITE: &str =
             workers_at = excluded.workers_at";
 
 pub(super) const WRITE_ACTORS: &str =
-    "with rows (v) as materialized (select value from json_each($1))
+    "with rows (v) as materialized (select value from jsonb_each($1))
         insert into actors (run_id, epoch, actor_id, status, token_hash, lease_ttl_ms, last_contact_ms, process,
             process_ended_ms, clock_skew_ms)
         select v->>'run_id', v->>'epoch', v->>'actor_id', v->>'status', v->>'token_hash',
@@ -202,7 +202,7 @@ pub(super) const WRITE_ACTORS: &str =
             process_ended_ms = excluded.process_ended_ms,
             clock_skew_ms = excluded.clock_skew_ms";
 
-pub(super) const WRITE_CONTACTS: &str = "with rows (v) as materialized (select value from json_each($1))
+pub(super) const WRITE_CONTACTS: &str = "with rows (v) as materialized (select value from jsonb_each($1))
         update actors
         set last_contact_ms = r.v->>'at',
             clock_skew_ms = r.v->>'clock_skew_ms'

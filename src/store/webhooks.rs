@@ -28,7 +28,7 @@ pub(crate) struct DeadLetterRow {
     pub(crate) why: String,
 }
 
-pub(super) const WRITE: &str = "with rows (v) as materialized (select value from json_each($1))
+pub(super) const WRITE: &str = "with rows (v) as materialized (select value from jsonb_each($1))
         insert into webhooks (name, last_event_id, dead_letters)
         select v->>'name', v->>'last_event_id', v->>'dead_letters'
         from rows
@@ -37,7 +37,7 @@ pub(super) const WRITE: &str = "with rows (v) as materialized (select value from
             last_event_id = excluded.last_event_id,
             dead_letters = excluded.dead_letters";
 
-pub(super) const WRITE_DEAD_LETTERS: &str = "with rows (v) as materialized (select value from json_each($1))
+pub(super) const WRITE_DEAD_LETTERS: &str = "with rows (v) as materialized (select value from jsonb_each($1))
         insert into dead_letters (webhook, event_id, time_ms, why)
         select v->>'webhook', v->>'event_id', v->>'time_ms', v->>'why'
         from rows
