@@ -1,7 +1,9 @@
-//! One way to write the closed enums of the domain: a word for each variant, the same in SQL, JSON and Rust.
+//! One way to write the closed enums of the domain: a word for each variant, the same in SQL, JSON, Rust and the spec.
 
+// The word is a `tt`: a `literal` would reach utoipa's derive in a wrapping that it does not read, and the spec would name
+// the variants instead of the words.
 macro_rules! closed_enum {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:tt),+ $(,)? }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
         pub enum $name {

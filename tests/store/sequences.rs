@@ -245,7 +245,7 @@ async fn open(dir: &TempDir, clock: &Arc<ManualClock>) -> (StateHandle, StateTas
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, max_shrink_iters: 400, ..ProptestConfig::default() })]
 
     #[test]
     fn disk_and_memory_agree_over_any_sequence(sequence in prop::collection::vec(ops(), 1..40)) {
