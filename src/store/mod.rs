@@ -2,6 +2,7 @@
 //! Decides nothing.
 
 mod attempts;
+pub(crate) mod backup;
 mod batch;
 mod events;
 mod json_row;
