@@ -2,8 +2,9 @@
 //! checked by their type, and files are opened beneath the directory by the kernel's own rule.
 
 use std::{
-    fs::{File, TryLockError},
+    fs::{DirBuilder, File, TryLockError},
     io,
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
 };
 
@@ -38,13 +39,23 @@ pub struct HeadInfo {
 }
 
 impl DataDir {
-    /// Opens a data directory, creating it.
+    /// Opens a data directory, creating it for its owner alone: the store holds the key that tokens are made with.
     ///
     /// # Errors
     /// When it cannot be created.
     pub fn open(root: &Path) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(root)?;
         std::fs::create_dir_all(root.join("runs"))?;
         Ok(Self { root: root.canonicalize()? })
+    }
+
+    /// A data directory that exists, which is not changed.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn existing(root: &Path) -> io::Result<Self> {
+        let root = root.canonicalize()?;
+        if root.is_dir() { Ok(Self { root }) } else { Err(io::ErrorKind::NotADirectory.into()) }
     }
 
     /// Its path.

@@ -117,7 +117,22 @@ impl HttpState {
         token: Option<&Secret>,
         body: &impl Serialize,
     ) -> Result<T, ClientError> {
-        let mut request = self.http.request(Method::POST, format!("{}{path}", self.base)).json(body);
+        self.post_within(REQUEST_LIMIT, path, token, body).await
+    }
+
+    /// The same for what may take longer.
+    ///
+    /// # Errors
+    /// When the head cannot be reached or refuses.
+    pub async fn post_within<T: DeserializeOwned>(
+        &self,
+        limit: Duration,
+        path: &str,
+        token: Option<&Secret>,
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        let url = format!("{}{path}", self.base);
+        let mut request = self.http.request(Method::POST, url).timeout(limit).json(body);
         if let Some(token) = token {
             request = request.bearer_auth(token.expose());
         }

@@ -7,6 +7,7 @@
 
 mod actor;
 mod apply;
+mod backup;
 mod client;
 mod command;
 mod counters;
@@ -30,6 +31,7 @@ mod shared;
 mod start;
 mod working_set;
 
+pub use backup::{Backup, BackupError, BackupFiles, BackupStage, back_up};
 pub use client::{ClientError, StateClient};
 pub use counters::StateFigures;
 pub use data_dir::DataDir;
