@@ -3,6 +3,7 @@
 mod backup;
 mod config;
 mod display;
+mod doctor;
 mod follow;
 mod gc;
 mod head;
@@ -58,6 +59,7 @@ pub fn main() -> ExitCode {
             options::Command::Abort(args) => show::abort(&cli.global, args).await,
             options::Command::Backup(args) => backup::backup(&cli.global, args).await,
             options::Command::Gc(args) => gc::gc(&cli.global, args).await,
+            options::Command::Doctor(args) => doctor::doctor(&cli.global, args).await,
             options::Command::Config => config::print(&cli.global, &sources),
         }
     });

@@ -48,6 +48,8 @@ pub(super) enum Command {
     Backup(Backup),
     /// Clear away old runs: into the trash, and with --purge for good
     Gc(Gc),
+    /// Look at what commonly goes wrong, and say what to do
+    Doctor(Doctor),
     /// Print the effective options and where each comes from
     Config,
 }
@@ -262,6 +264,20 @@ pub(super) struct Gc {
     /// Only say what would be done
     #[arg(long)]
     pub(super) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trainhead doctor                         the data directory, its store and head, this host's limits and kernel
+  trainhead doctor --full                  check every index of the store as well, which takes longer
+  trainhead doctor --json | jq '.[] | select(.status != \"ok\")'
+
+It changes nothing and may be used while a head serves. Exit code: 0 without problems (warnings are none), else 1.")]
+pub(super) struct Doctor {
+    /// Check the store's indexes as well
+    #[arg(long)]
+    pub(super) full: bool,
 }
 
 /// Two texts around a separator.

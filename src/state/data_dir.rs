@@ -116,6 +116,23 @@ impl DataDir {
         }
     }
 
+    /// Whether a process holds the directory's lock. Nothing is created, and the lock is let go of at once.
+    ///
+    /// # Errors
+    /// When the lock file cannot be opened.
+    pub fn is_held(&self) -> io::Result<bool> {
+        let file = match File::open(self.root.join("trainhead.lock")) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(e) => return Err(e),
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(false),
+            Err(TryLockError::WouldBlock) => Ok(true),
+            Err(TryLockError::Error(e)) => Err(e),
+        }
+    }
+
     /// What the head that serves this directory says about itself.
     #[must_use]
     pub fn head_info(&self) -> Option<HeadInfo> {

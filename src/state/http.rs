@@ -27,6 +27,19 @@ pub struct HttpState {
     base: String,
 }
 
+/// What a head says of its own health.
+#[derive(Clone, Debug, Deserialize)]
+pub struct HeadReadiness {
+    /// What is wrong; nothing if it is ready.
+    pub problem: Option<String>,
+    /// Age of its last good sweep, ms.
+    pub last_sweep_age_ms: i64,
+    /// Commits that failed since its start.
+    pub store_failures: i64,
+    /// Its version.
+    pub version: String,
+}
+
 #[derive(Deserialize)]
 struct Problem {
     r#type: String,
@@ -80,6 +93,21 @@ impl HttpState {
         let url = format!("{}/healthz", self.base);
         let response = self.http.get(url).send().await.map_err(|e| ClientError::Unreachable(chain(&e)))?;
         Self::accepted(response).await.map(drop)
+    }
+
+    /// Whether a head can do its work; it says so also when it cannot.
+    ///
+    /// # Errors
+    /// When none answers there.
+    pub async fn readiness(&self) -> Result<HeadReadiness, ClientError> {
+        let url = format!("{}/readyz", self.base);
+        let unreachable = |e: reqwest::Error| ClientError::Unreachable(chain(&e));
+        let response = self.http.get(url).send().await.map_err(unreachable)?;
+        let status = response.status();
+        if status.is_success() || status == StatusCode::SERVICE_UNAVAILABLE {
+            return response.json().await.map_err(unreachable);
+        }
+        Err(ClientError::Unreachable(format!("{status} from something that is not a TrainHead")))
     }
 
     /// An answer as JSON, for the commands that show things.

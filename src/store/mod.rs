@@ -5,6 +5,7 @@ mod attempts;
 pub(crate) mod backup;
 mod batch;
 mod events;
+mod examine;
 mod json_row;
 mod listed;
 pub(crate) mod metrics;
@@ -16,5 +17,7 @@ mod records;
 mod runs;
 
 pub(crate) use batch::{Batch, Contact};
+pub use examine::Depth;
+pub(crate) use examine::{Examined, StoredRun, Writers};
 pub(crate) use listed::ListedRun;
 pub(crate) use open::{Reader, StoreError, Writer, open};

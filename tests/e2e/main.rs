@@ -11,4 +11,5 @@ mod harness;
 
 mod crashes;
 mod main_job;
+mod operating;
 mod stopping;
