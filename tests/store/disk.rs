@@ -97,7 +97,7 @@ async fn a_database_that_cannot_be_copied_is_not_migrated() {
     let refused = open(&data_dir).await.unwrap_err().to_string();
     assert!(refused.contains("nothing was changed") && refused.contains("trainhead.db.v2-"), "{refused}");
     assert_eq!(std::fs::read(data_dir.database()).unwrap(), before);
-    assert_eq!(beside(&data_dir), [in_the_way.clone()]);
+    assert_eq!(beside(&data_dir), std::slice::from_ref(&in_the_way));
     std::fs::remove_dir(in_the_way).unwrap();
     open(&data_dir).await.unwrap();
 }
