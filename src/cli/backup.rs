@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     head::existing_data_dir,
     options::{Backup, Global},
-    output::{duration, plain},
+    output::{counted, duration, plain},
 };
 use crate::state::{BackupFiles, BackupStage, back_up};
 
@@ -53,10 +53,10 @@ pub(super) async fn backup(global: &Global, args: &Backup) -> anyhow::Result<Exi
     }
     let path = plain(&made.path.to_string_lossy());
     println!(
-        "{path} has {} runs ({}) and {} files ({}), and was checked; that took {}",
-        made.runs,
+        "{path} has {} ({}) and {} ({}), and was checked; that took {}",
+        counted(made.runs, "run"),
         HumanBytes(made.database_bytes),
-        made.files,
+        counted(made.files, "file"),
         HumanBytes(made.files_bytes),
         duration(took),
     );

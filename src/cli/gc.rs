@@ -7,6 +7,7 @@ use indicatif::HumanBytes;
 use super::{
     backup::progress,
     options::{Gc, Global},
+    output::counted,
     show::with_head,
 };
 use crate::{
@@ -121,7 +122,7 @@ fn told(cleared: &Cleared, rule: &CollectGarbage) -> Vec<String> {
 }
 
 fn runs(n: usize) -> String {
-    if n == 1 { "1 run".to_owned() } else { format!("{} runs", number::count(n)) }
+    counted(number::size(n), "run")
 }
 
 fn named(runs: &[RunId]) -> Vec<String> {

@@ -14,9 +14,12 @@ use super::{
     backup::progress,
     head::data_dir_path,
     options::{Doctor, Global},
-    output::plain,
+    output::{counted, plain},
 };
-use crate::state::{DataDir, Depth, HttpState, StoreReport, examine};
+use crate::{
+    base::number,
+    state::{DataDir, Depth, HttpState, StoreReport, examine},
+};
 
 /// How a check went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -117,7 +120,7 @@ fn print(global: &Global, findings: &[Finding]) {
         }
     }
     if !global.quiet {
-        let said = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
+        let said = |n: usize, word: &str| counted(number::size(n), word);
         let (problems, warnings) = (count(findings, Status::Problem), count(findings, Status::Warning));
         println!("{}, {}", said(problems, "problem"), said(warnings, "warning"));
     }
