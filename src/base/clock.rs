@@ -47,6 +47,13 @@ impl Timestamp {
         jiff::Timestamp::from_millisecond(self.0)
             .map_or_else(|_| self.0.to_string(), |t| t.strftime("%H:%M:%S UTC").to_string())
     }
+
+    /// The time in UTC as a part of a file's name, `20261130T120003`.
+    #[must_use]
+    pub fn compact(self) -> String {
+        jiff::Timestamp::from_millisecond(self.0)
+            .map_or_else(|_| self.0.to_string(), |t| t.strftime("%Y%m%dT%H%M%S").to_string())
+    }
 }
 
 impl fmt::Display for Timestamp {

@@ -78,6 +78,13 @@ pub(super) fn data_dir(global: &Global) -> anyhow::Result<DataDir> {
         .with_context(|| format!("the data directory {} cannot be used; say --data-dir", path.display()))
 }
 
+/// The data directory in force, which must exist.
+pub(super) fn existing_data_dir(global: &Global) -> anyhow::Result<DataDir> {
+    let path = data_dir_path(global)?;
+    DataDir::existing(&path)
+        .with_context(|| format!("there is no data directory {}; say --data-dir", path.display()))
+}
+
 impl Head {
     /// The head of `--head`; else the one that holds the data directory; else our own.
     pub(super) async fn find_or_embed(

@@ -1,8 +1,11 @@
 //! The command line: options and where they come from, telemetry, wiring, terminal output. Used by nobody.
 
+mod backup;
 mod config;
 mod display;
+mod doctor;
 mod follow;
+mod gc;
 mod head;
 mod options;
 mod output;
@@ -10,6 +13,7 @@ mod run;
 mod serve;
 mod show;
 mod telemetry;
+mod units;
 
 use std::process::ExitCode;
 
@@ -53,6 +57,9 @@ pub fn main() -> ExitCode {
             options::Command::Show(args) => show::show(&cli.global, args).await,
             options::Command::Logs(args) => show::logs(&cli.global, args).await,
             options::Command::Abort(args) => show::abort(&cli.global, args).await,
+            options::Command::Backup(args) => backup::backup(&cli.global, args).await,
+            options::Command::Gc(args) => gc::gc(&cli.global, args).await,
+            options::Command::Doctor(args) => doctor::doctor(&cli.global, args).await,
             options::Command::Config => config::print(&cli.global, &sources),
         }
     });

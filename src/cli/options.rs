@@ -1,9 +1,10 @@
 //! Every option, with its environment variable and its help.
 
-use std::{path::PathBuf, str::FromStr};
+use std::{path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::units::{self, Bytes};
 use crate::{
     base::Secret,
     head::webhooks::WebhookUrl,
@@ -47,6 +48,12 @@ pub(super) enum Command {
     Logs(Logs),
     /// Ask a run to stop
     Abort(Abort),
+    /// Copy the store, logs and checkpoints to a directory, while a head serves them
+    Backup(Backup),
+    /// Clear away old runs: into the trash, and with --purge for good
+    Gc(Gc),
+    /// Look at what commonly goes wrong, and say what to do
+    Doctor(Doctor),
     /// Print the effective options and where each comes from
     Config,
 }
@@ -274,6 +281,69 @@ pub(super) struct Abort {
     /// Wait until the run has ended
     #[arg(long)]
     pub(super) wait: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trainhead backup /backups/th-monday              everything
+  trainhead backup --no-files /backups/th-records  the records and metrics alone
+  trainhead serve --data-dir /backups/th-monday    look at a backup, or restore it
+
+It may be made at any time, while a head serves the data directory and runs are going. The copy of the store is as of
+one moment and is checked; logs that grow are copied up to their size. DEST gets its name when all is on the disk.")]
+pub(super) struct Backup {
+    /// Directory for the backup, which must not exist or be empty
+    #[arg(value_name = "DEST")]
+    pub(super) dest: PathBuf,
+    /// Leave out the logs and checkpoints of the runs
+    #[arg(long)]
+    pub(super) no_files: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trainhead gc --older-than 30d --dry-run      what would go to the trash
+  trainhead gc --older-than 30d                put runs into the trash that ended more than 30 days ago
+  trainhead gc --keep 1000 --max-size 50GiB    until at most 1000 runs are left whose files take at most 50 GiB
+  trainhead gc --purge                         delete for good what has been in the trash for 7 days
+  trainhead gc --purge --trash-for 0s          empty the trash
+
+Live runs never go. Without --purge nothing is deleted: what is in the trash can be restored.")]
+pub(super) struct Gc {
+    /// Runs that ended longer ago go to the trash: 30d, 12h, 2w
+    #[arg(long, value_name = "AGE", value_parser = units::age)]
+    pub(super) older_than: Option<Duration>,
+    /// So many ended runs stay, those that ended last
+    #[arg(long, value_name = "N")]
+    pub(super) keep: Option<u64>,
+    /// Ended runs may have so much of logs and checkpoints; those that ended first go to the trash: 500MB, 50GiB
+    #[arg(long, value_name = "SIZE", value_parser = units::bytes)]
+    pub(super) max_size: Option<Bytes>,
+    /// Delete for good what has been in the trash long enough
+    #[arg(long)]
+    pub(super) purge: bool,
+    /// How long that is [default: 7d]
+    #[arg(long, value_name = "AGE", value_parser = units::age)]
+    pub(super) trash_for: Option<Duration>,
+    /// Only say what would be done
+    #[arg(long)]
+    pub(super) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trainhead doctor                         the data directory, its store and head, this host's limits and kernel
+  trainhead doctor --full                  check every index of the store as well, which takes longer
+  trainhead doctor --json | jq '.[] | select(.status != \"ok\")'
+
+It changes nothing and may be used while a head serves. Exit code: 0 without problems (warnings are none), else 1.")]
+pub(super) struct Doctor {
+    /// Check the store's indexes as well
+    #[arg(long)]
+    pub(super) full: bool,
 }
 
 /// Two texts around a separator.

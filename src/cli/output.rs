@@ -14,6 +14,11 @@ pub(super) fn duration(d: Duration) -> String {
     }
 }
 
+/// A number of things: `1 run`, `2 runs`.
+pub(super) fn counted(n: u64, word: &str) -> String {
+    format!("{n} {word}{}", if n == 1 { "" } else { "s" })
+}
+
 /// A number with four significant digits.
 pub(super) fn number(x: f64) -> String {
     if x == 0.0 || !x.is_finite() {

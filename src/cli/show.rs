@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Runs a command against a head, which is our own if there is none.
-async fn with_head<T>(
+pub(super) async fn with_head<T>(
     global: &Global,
     command: impl AsyncFnOnce(&HttpState) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {

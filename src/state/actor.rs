@@ -32,6 +32,8 @@ pub(super) const MAILBOX: usize = 8192;
 const GROUP: usize = 1024;
 /// A sweep that is this late means that the head itself stood still, so its silence says nothing of the controllers.
 const SUSPENDED: Duration = Duration::from_secs(5);
+/// Pages that a sweep gives back at the most (8 MB): a commit that comes just then waits so long.
+const GIVE_BACK: u32 = 2_000;
 /// Ticks about a run's metrics are at least this far apart.
 const METRIC_TICK: Duration = Duration::from_millis(200);
 
@@ -44,6 +46,9 @@ pub(super) struct Actor {
     stale: bool,
     /// Runs with points that browsers have not been told of.
     pub(super) ticks: HashMap<RunId, usize>,
+    /// Pages that hold nothing, if some may be given back: after a purge, and at the start, since an earlier process may
+    /// have been broken off at it.
+    free_pages: Option<u64>,
     _lock: DataDirLock,
 }
 
@@ -55,7 +60,16 @@ impl Actor {
         mailbox: mpsc::Receiver<Command>,
         lock: DataDirLock,
     ) -> Self {
-        let actor = Self { writer, set, shared, mailbox, stale: false, ticks: HashMap::new(), _lock: lock };
+        let actor = Self {
+            writer,
+            set,
+            shared,
+            mailbox,
+            stale: false,
+            ticks: HashMap::new(),
+            free_pages: Some(u64::MAX),
+            _lock: lock,
+        };
         actor.publish_next_due();
         actor
     }
@@ -89,7 +103,10 @@ impl Actor {
                     if n == 0 { break }
                     self.group(&mut commands, Look::IfAsked).await;
                 }
-                _ = sweep.tick() => self.group(&mut commands, Look::Now).await,
+                _ = sweep.tick() => {
+                    self.group(&mut commands, Look::Now).await;
+                    self.give_back().await;
+                }
                 _ = process_ended => self.group(&mut commands, Look::Now).await,
                 () = tick => {
                     self.publish_ticks();
@@ -151,6 +168,9 @@ impl Actor {
                 self.publish(&group, listed);
                 shared.concluding.store(false, Ordering::Release);
                 group.settle_visited(&mut self.set);
+                if !group.purged.is_empty() {
+                    self.free_pages = Some(u64::MAX);
+                }
                 if look == Look::Now {
                     shared.last_sweep_ms.store(around.now.as_ms(), Ordering::Relaxed);
                 }
@@ -213,6 +233,19 @@ impl Actor {
     fn publish_next_due(&self) {
         let due = [&self.set.leases, &self.set.stops].into_iter().filter_map(|l| l.next_due()).min();
         self.shared.next_due_ms.store(due.map_or(i64::MAX, number::millis), Ordering::Release);
+    }
+
+    /// Gives back a little of what purges freed, until there is no more.
+    async fn give_back(&mut self) {
+        let Some(before) = self.free_pages else { return };
+        self.free_pages = match self.writer.give_back(GIVE_BACK).await {
+            // A file that gets no smaller is one that was made without incremental vacuum.
+            Ok(free) => (0 < free && free < before).then_some(free),
+            Err(e) => {
+                warn!("space of deleted runs is not given back before the next purge: {}", chain(&e));
+                None
+            }
+        };
     }
 
     async fn write_down_progress(&mut self) {

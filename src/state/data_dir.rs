@@ -2,8 +2,9 @@
 //! checked by their type, and files are opened beneath the directory by the kernel's own rule.
 
 use std::{
-    fs::{File, TryLockError},
+    fs::{DirBuilder, File, TryLockError},
     io,
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
 };
 
@@ -38,13 +39,23 @@ pub struct HeadInfo {
 }
 
 impl DataDir {
-    /// Opens a data directory, creating it.
+    /// Opens a data directory, creating it for its owner alone: the store holds the key that tokens are made with.
     ///
     /// # Errors
     /// When it cannot be created.
     pub fn open(root: &Path) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(root)?;
         std::fs::create_dir_all(root.join("runs"))?;
         Ok(Self { root: root.canonicalize()? })
+    }
+
+    /// A data directory that exists, which is not changed.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn existing(root: &Path) -> io::Result<Self> {
+        let root = root.canonicalize()?;
+        if root.is_dir() { Ok(Self { root }) } else { Err(io::ErrorKind::NotADirectory.into()) }
     }
 
     /// Its path.
@@ -108,6 +119,23 @@ impl DataDir {
         match file.try_lock() {
             Ok(()) => Ok(Some(DataDirLock { _file: file })),
             Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(e)) => Err(e),
+        }
+    }
+
+    /// Whether a process holds the directory's lock. Nothing is created, and the lock is let go of at once.
+    ///
+    /// # Errors
+    /// When the lock file cannot be opened.
+    pub fn is_held(&self) -> io::Result<bool> {
+        let file = match File::open(self.root.join("trainhead.lock")) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(e) => return Err(e),
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(false),
+            Err(TryLockError::WouldBlock) => Ok(true),
             Err(TryLockError::Error(e)) => Err(e),
         }
     }

@@ -38,6 +38,8 @@ impl From<StoreError> for StateError {
             StoreError::Full => Self::DiskFull,
             StoreError::Newer { found, known } => Self::NewerDatabase { found, known },
             StoreError::Sqlite(_)
+            | StoreError::Io(_)
+            | StoreError::Copy { .. }
             | StoreError::Migrate(_)
             | StoreError::Corrupt { .. }
             | StoreError::Record(..) => Self::Unavailable(chain(&e)),

@@ -27,6 +27,19 @@ pub struct HttpState {
     base: String,
 }
 
+/// What a head says of its own health.
+#[derive(Clone, Debug, Deserialize)]
+pub struct HeadReadiness {
+    /// What is wrong; nothing if it is ready.
+    pub problem: Option<String>,
+    /// Age of its last good sweep, ms.
+    pub last_sweep_age_ms: i64,
+    /// Commits that failed since its start.
+    pub store_failures: i64,
+    /// Its version.
+    pub version: String,
+}
+
 #[derive(Deserialize)]
 struct Problem {
     r#type: String,
@@ -78,6 +91,21 @@ impl HttpState {
         Self::accepted(response).await.map(drop)
     }
 
+    /// Whether a head can do its work; it says so also when it cannot.
+    ///
+    /// # Errors
+    /// When none answers there.
+    pub async fn readiness(&self) -> Result<HeadReadiness, ClientError> {
+        let url = format!("{}/readyz", self.base);
+        let unreachable = |e: reqwest::Error| ClientError::Unreachable(chain(&e));
+        let response = self.http.get(url).send().await.map_err(unreachable)?;
+        let status = response.status();
+        if status.is_success() || status == StatusCode::SERVICE_UNAVAILABLE {
+            return response.json().await.map_err(unreachable);
+        }
+        Err(ClientError::Unreachable(format!("{status} from something that is not a TrainHead")))
+    }
+
     /// An answer as JSON, for the commands that show things.
     ///
     /// # Errors
@@ -113,7 +141,22 @@ impl HttpState {
         token: Option<&Secret>,
         body: &impl Serialize,
     ) -> Result<T, ClientError> {
-        let mut request = self.http.request(Method::POST, format!("{}{path}", self.base)).json(body);
+        self.post_within(REQUEST_LIMIT, path, token, body).await
+    }
+
+    /// The same for what may take longer.
+    ///
+    /// # Errors
+    /// When the head cannot be reached or refuses.
+    pub async fn post_within<T: DeserializeOwned>(
+        &self,
+        limit: Duration,
+        path: &str,
+        token: Option<&Secret>,
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        let url = format!("{}{path}", self.base);
+        let mut request = self.http.request(Method::POST, url).timeout(limit).json(body);
         if let Some(token) = token {
             request = request.bearer_auth(token.expose());
         }

@@ -7,10 +7,12 @@
 
 mod actor;
 mod apply;
+mod backup;
 mod client;
 mod command;
 mod counters;
 pub mod data_dir;
+mod doctor;
 mod error;
 mod group;
 mod handle;
@@ -32,12 +34,15 @@ mod start;
 mod webhooks;
 mod working_set;
 
+pub use crate::store::Depth;
+pub use backup::{Backup, BackupError, BackupFiles, BackupStage, back_up};
 pub use client::{ClientError, StateClient};
 pub use counters::StateFigures;
 pub use data_dir::DataDir;
+pub use doctor::{StoreContents, StoreReport, examine};
 pub use error::StateError;
 pub use handle::{Ack, Readiness, StateHandle};
-pub use http::HttpState;
+pub use http::{HeadReadiness, HttpState};
 pub use hub::{Frame, Subscription};
 pub use index::{Direction, Group, ListQuery, PageToken, Shelf, Sort, SortKey};
 pub use list::{Experiment, Include};

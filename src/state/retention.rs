@@ -2,6 +2,7 @@
 
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
 use utoipa::ToSchema;
 
 use super::{DataDir, StateError, StateHandle};
@@ -70,12 +71,16 @@ impl StateHandle {
             }
         }
         for chunk in purge.chunks(CHUNK) {
-            // The records first: a run that somebody restores just now keeps its files.
-            let gone = self.purge(chunk.to_vec()).await?;
-            let data_dir: DataDir = self.data_dir().clone();
-            let runs = gone.clone();
-            cleared.freed_bytes +=
-                blocking(move || runs.iter().map(|run| data_dir.remove_run(run)).sum::<u64>()).await?;
+            let (state, runs, runtime) = (self.clone(), chunk.to_vec(), Handle::current());
+            // In one piece that goes on when the caller leaves, or files would stay that no record knows of.
+            let (gone, freed) = blocking(move || {
+                // The records first: a run that somebody restores just now keeps its files.
+                let gone = runtime.block_on(state.purge(runs))?;
+                let freed = gone.iter().map(|run| state.data_dir().remove_run(run)).sum::<u64>();
+                Ok::<_, StateError>((gone, freed))
+            })
+            .await??;
+            cleared.freed_bytes += freed;
             cleared.purged.extend(gone);
         }
         Ok(cleared)
@@ -115,7 +120,7 @@ impl DataDir {
 }
 
 /// Bytes of the files below a directory; links are not followed.
-fn size(dir: &std::path::Path) -> u64 {
+pub(super) fn size(dir: &std::path::Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
     let of = |entry: std::fs::DirEntry| match entry.metadata() {
         Ok(meta) if meta.is_dir() => size(&entry.path()),

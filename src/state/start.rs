@@ -34,7 +34,7 @@ use crate::{
 };
 
 /// The shape of the runs' documents; count it up when `TrainRun` changes, and they are made anew at the next start.
-const DOCUMENTS: &str = "2";
+pub(super) const DOCUMENTS: &str = "2";
 
 /// What the StateActor needs.
 #[derive(Debug)]

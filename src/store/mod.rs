@@ -2,8 +2,10 @@
 //! Decides nothing.
 
 mod attempts;
+pub(crate) mod backup;
 mod batch;
 mod events;
+mod examine;
 mod json_row;
 mod listed;
 pub(crate) mod metrics;
@@ -16,6 +18,8 @@ mod runs;
 mod webhooks;
 
 pub(crate) use batch::{Batch, Contact};
+pub use examine::Depth;
+pub(crate) use examine::{Examined, StoredRun, Writers};
 pub(crate) use listed::ListedRun;
 pub(crate) use open::{Reader, StoreError, Writer, open};
 pub(crate) use webhooks::{DeadLetterRow, WebhookRow};

@@ -1,13 +1,22 @@
-//! Opening the database: pragmas, migrations, and the refusal of a database that a later version wrote.
+//! Opening the database: pragmas, migrations (after a copy of what there was), and the refusal of a database that a
+//! later version wrote.
 
-use std::{borrow::Cow, path::Path, time::Duration};
+use std::{
+    borrow::Cow,
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use sqlx::{
     ConnectOptions, Connection, SqliteConnection, SqlitePool,
     migrate::{Migration, MigrationType, Migrator},
-    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
+    sqlite::{
+        SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
+    },
 };
 
+use super::backup::copy_beside;
 use crate::base::{RunId, number::size};
 
 /// Pages of WAL before SQLite folds it into the database: larger than the default of 1,000, which puts the fold into
@@ -37,6 +46,19 @@ pub(crate) enum StoreError {
     /// Something of a run cannot be read.
     #[error("run {0} cannot be read")]
     Record(RunId, #[source] Box<StoreError>),
+    /// A file cannot be read or written.
+    #[error("a file cannot be read or written")]
+    Io(#[source] io::Error),
+    /// No copy could be made before a migration.
+    #[error(
+        "the database must be migrated, and the copy {path} of how it is now cannot be made; nothing was changed: \
+         make room there and start again"
+    )]
+    Copy {
+        path: PathBuf,
+        #[source]
+        source: Box<StoreError>,
+    },
     /// A migration failed; nothing was changed.
     #[error("the database could not be migrated")]
     Migrate(#[from] sqlx::migrate::MigrateError),
@@ -53,6 +75,15 @@ impl From<sqlx::Error> for StoreError {
     }
 }
 
+impl From<io::Error> for StoreError {
+    fn from(e: io::Error) -> Self {
+        match e.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full,
+            _ => Self::Io(e),
+        }
+    }
+}
+
 /// The one writing connection.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -65,21 +96,30 @@ pub(crate) struct Reader {
     pub(super) pool: SqlitePool,
 }
 
-/// Opens the database at `path`, creating or migrating it.
+/// Opens the database at `path`, creating or migrating it. Before a migration a copy is put beside it.
 ///
 /// # Errors
-/// When it cannot be opened, or is of a later version (then it is not touched).
+/// When it cannot be opened, is of a later version, or cannot be copied before a migration (then it is not touched).
 pub(crate) async fn open(path: &Path) -> Result<(Writer, Reader), StoreError> {
-    let options = SqliteConnectOptions::new()
-        .filename(path)
-        .busy_timeout(Duration::from_secs(5))
-        .disable_statement_logging();
+    let options = options(path);
     if path.metadata().is_ok_and(|m| m.len() > 0) {
-        refuse_newer(&options).await?;
+        let mut connection = options.clone().read_only(true).connect().await?;
+        let found = version(&mut connection).await?;
+        connection.close().await?;
+        let known = known_version();
+        if found > known {
+            return Err(StoreError::Newer { found, known });
+        }
+        // Version 0 is a database whose making was broken off: there is nothing in it.
+        if (1..known).contains(&found) {
+            copy_beside(path, found).await?;
+        }
     }
     let writing = options
         .clone()
         .create_if_missing(true)
+        // Counts for new databases: what a purge frees can be given back. It says nothing to those that exist.
+        .auto_vacuum(SqliteAutoVacuum::Incremental)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .pragma("wal_autocheckpoint", WAL_PAGES)
@@ -95,6 +135,19 @@ pub(crate) async fn open(path: &Path) -> Result<(Writer, Reader), StoreError> {
     Ok((Writer { connection }, Reader { pool }))
 }
 
+/// What all connections to the database at `path` have in common.
+pub(super) fn options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .busy_timeout(Duration::from_secs(5))
+        .disable_statement_logging()
+}
+
+/// The newest version that this program knows.
+pub(super) fn known_version() -> i64 {
+    MIGRATIONS.last().map_or(0, |m| m.0)
+}
+
 fn migrations() -> Vec<Migration> {
     MIGRATIONS
         .iter()
@@ -105,22 +158,18 @@ fn migrations() -> Vec<Migration> {
         .collect()
 }
 
-async fn refuse_newer(options: &SqliteConnectOptions) -> Result<(), StoreError> {
-    let mut connection = options.clone().read_only(true).connect().await?;
+/// The version of a database; 0 if nothing was made in it yet.
+pub(super) async fn version(connection: &mut SqliteConnection) -> Result<i64, StoreError> {
     let migrated: bool =
         sqlx::query_scalar("select count(*) > 0 from sqlite_schema where name = '_sqlx_migrations'")
-            .fetch_one(&mut connection)
+            .fetch_one(&mut *connection)
             .await?;
-    let found: i64 = if migrated {
-        sqlx::query_scalar("select coalesce(max(version), 0) from _sqlx_migrations")
-            .fetch_one(&mut connection)
-            .await?
-    } else {
-        0
-    };
-    connection.close().await?;
-    let known = MIGRATIONS.last().map_or(0, |m| m.0);
-    if found > known { Err(StoreError::Newer { found, known }) } else { Ok(()) }
+    if !migrated {
+        return Ok(0);
+    }
+    Ok(sqlx::query_scalar("select coalesce(max(version), 0) from _sqlx_migrations")
+        .fetch_one(connection)
+        .await?)
 }
 
 impl Writer {

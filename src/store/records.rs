@@ -43,7 +43,7 @@ impl Writer {
 }
 
 /// Records through any connection: a query a table, whatever the number of runs.
-async fn records(
+pub(super) async fn records(
     connection: &mut SqliteConnection,
     ids: &[RunId],
 ) -> Result<Vec<Result<RunRecord, StoreError>>, StoreError> {

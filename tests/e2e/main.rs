@@ -11,5 +11,6 @@ mod harness;
 
 mod crashes;
 mod main_job;
+mod operating;
 mod stopping;
 mod webhooks;

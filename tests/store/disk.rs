@@ -1,10 +1,21 @@
-//! Databases of other versions, and directories that somebody holds.
+//! Databases of other versions, directories that somebody holds, and space that is given back.
 
-use std::time::Duration;
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
+use serde_json::{Value, json};
 use sqlx::{Connection, SqliteConnection};
 use tempfile::TempDir;
-use trainhead::state::{DataDir, StateError, StateOptions, start};
+use tokio::time::{Instant, interval};
+use trainhead::{
+    base::{ActorId, RunId},
+    model::{commands::RegisterRun, retention::CollectGarbage, verbs::RunVerb},
+    state::{DataDir, Include, ListQuery, StateError, StateOptions, start},
+};
+
+const VERSION_2: &str = include_str!("../fixtures/store_v2.sql");
 
 async fn open(data_dir: &DataDir) -> Result<(), StateError> {
     let lock = data_dir.try_lock().unwrap().expect("nobody else holds it");
@@ -13,13 +24,123 @@ async fn open(data_dir: &DataDir) -> Result<(), StateError> {
     Ok(())
 }
 
+async fn connect(path: &Path) -> SqliteConnection {
+    SqliteConnection::connect(&format!("sqlite://{}?mode=rwc", path.display())).await.unwrap()
+}
+
+async fn number(connection: &mut SqliteConnection, sql: &'static str) -> i64 {
+    sqlx::query_scalar(sql).fetch_one(connection).await.unwrap()
+}
+
+/// A real database of version 2 in a directory.
+async fn of_version_2(temp: &TempDir) -> DataDir {
+    let data_dir = DataDir::open(temp.path()).unwrap();
+    let mut connection = connect(&data_dir.database()).await;
+    sqlx::raw_sql(VERSION_2).execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    data_dir
+}
+
+/// What lies beside the database, but for the lock and the runs.
+fn beside(data_dir: &DataDir) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(data_dir.root()).unwrap().map(|e| e.unwrap().path());
+    let known = ["runs", "trainhead.lock", "trainhead.db", "trainhead.db-wal", "trainhead.db-shm"];
+    entries.filter(|path| !known.iter().any(|name| path.ends_with(name))).collect()
+}
+
+#[tokio::test]
+async fn a_database_of_an_earlier_version_is_migrated_after_a_copy_of_it_was_made() {
+    let temp = TempDir::new().unwrap();
+    let data_dir = of_version_2(&temp).await;
+    let lock = data_dir.try_lock().unwrap().unwrap();
+    let (state, task) = start(StateOptions::new(data_dir.clone(), lock)).await.unwrap();
+    let list = state.list(&ListQuery::default(), &Include::default()).await.unwrap();
+    let list: Value = serde_json::from_slice(&list).unwrap();
+    let statuses = [("old-run", "FINISHED"), ("old-bad", "ERRORED")];
+    for (name, status) in statuses {
+        let run = list["train_runs"].as_array().unwrap().iter().find(|r| r["name"] == name).unwrap();
+        assert_eq!(run["run_status"], status);
+        // Members that documents have only since version 3.
+        for member in ["settings", "datasets", "framework_versions", "notes", "trashed_at_ms", "omitted"] {
+            assert!(run.get(member).is_some(), "{name} has no {member}: {run}");
+        }
+        let id = RunId::parse(run["id"].as_str().unwrap()).unwrap();
+        let one: Value = serde_json::from_str(&state.run(&id).await.unwrap()).unwrap();
+        assert_eq!(one["settings"], run["settings"]);
+        assert_eq!(one["attempts"].as_array().unwrap().len(), 1);
+    }
+    assert!(task.shutdown(Duration::from_secs(10)).await);
+
+    let copies = beside(&data_dir);
+    assert_eq!(copies.len(), 1, "{copies:?}");
+    let name = copies[0].file_name().unwrap().to_str().unwrap();
+    assert!(name.starts_with("trainhead.db.v2-") && name.ends_with(".backup"), "{name}");
+    let mut copy = connect(&copies[0]).await;
+    assert_eq!(number(&mut copy, "select max(version) from _sqlx_migrations").await, 2);
+    assert_eq!(number(&mut copy, "select count(*) from runs").await, 2);
+    let ok: String = sqlx::query_scalar("pragma integrity_check").fetch_one(&mut copy).await.unwrap();
+    assert_eq!(ok, "ok");
+    copy.close().await.unwrap();
+
+    open(&data_dir).await.unwrap();
+    assert_eq!(beside(&data_dir), copies, "there was nothing to migrate");
+}
+
+#[tokio::test]
+async fn a_database_that_cannot_be_copied_is_not_migrated() {
+    let temp = TempDir::new().unwrap();
+    let data_dir = of_version_2(&temp).await;
+    let before = std::fs::read(data_dir.database()).unwrap();
+    // Stands where the copy is written, and cannot be removed as a file.
+    let in_the_way = data_dir.root().join("trainhead.db.unfinished-copy");
+    std::fs::create_dir(&in_the_way).unwrap();
+    let refused = open(&data_dir).await.unwrap_err().to_string();
+    assert!(refused.contains("nothing was changed") && refused.contains("trainhead.db.v2-"), "{refused}");
+    assert_eq!(std::fs::read(data_dir.database()).unwrap(), before);
+    assert_eq!(beside(&data_dir), std::slice::from_ref(&in_the_way));
+    std::fs::remove_dir(in_the_way).unwrap();
+    open(&data_dir).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_deleted_runs_took_is_given_back_to_the_disk() {
+    const RUNS: usize = 24;
+    let temp = TempDir::new().unwrap();
+    let data_dir = DataDir::open(temp.path()).unwrap();
+    let lock = data_dir.try_lock().unwrap().unwrap();
+    let (state, task) = start(StateOptions::new(data_dir.clone(), lock)).await.unwrap();
+    for i in 0..RUNS {
+        let mut body = RegisterRun::by(ActorId::parse("c").unwrap());
+        body.id = Some(RunId::parse(&format!("r{i}")).unwrap());
+        body.settings.insert("long".into(), Value::String("x".repeat(500_000)));
+        let (registration, _) = state.register(body).await.unwrap();
+        let end = serde_json::from_value(json!({"run_status": "FINISHED"})).unwrap();
+        state.say(&registration.run_id, &registration.token, RunVerb::End(end)).await.unwrap();
+    }
+    let full = state.readiness().await.unwrap().database_bytes;
+    assert!(full > 10_000_000, "more than one step gives back: {full}");
+    let all =
+        CollectGarbage { keep: Some(0), purge: true, trash_for_ms: Some(0), ..CollectGarbage::default() };
+    // The first request fills the trash, the second one empties it.
+    assert_eq!(state.collect_garbage(all.clone()).await.unwrap().trashed.len(), RUNS);
+    assert_eq!(state.collect_garbage(all).await.unwrap().purged.len(), RUNS);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let mut looks = interval(Duration::from_millis(20));
+    while state.readiness().await.unwrap().database_bytes > 1_000_000 {
+        assert!(Instant::now() < deadline, "nothing is given back");
+        looks.tick().await;
+    }
+    assert!(task.shutdown(Duration::from_secs(10)).await);
+    let left = data_dir.database().metadata().unwrap().len();
+    assert!(left < 1_000_000, "{left} of {full} are left");
+}
+
 #[tokio::test]
 async fn a_database_of_a_later_version_is_refused_and_not_changed_by_a_byte() {
     let temp = TempDir::new().unwrap();
     let data_dir = DataDir::open(temp.path()).unwrap();
     open(&data_dir).await.unwrap();
-    let url = format!("sqlite://{}", data_dir.database().display());
-    let mut connection = SqliteConnection::connect(&url).await.unwrap();
+    let mut connection = connect(&data_dir.database()).await;
     let newest: i64 = sqlx::query_scalar("select max(version) from _sqlx_migrations")
         .fetch_one(&mut connection)
         .await

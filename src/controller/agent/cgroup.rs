@@ -15,6 +15,16 @@ pub(super) struct Cgroup {
     path: PathBuf,
 }
 
+/// The control group below which an agent would make its own, if it can: an extra, see above.
+#[must_use]
+pub fn usable_cgroup() -> Option<PathBuf> {
+    let own = own_group(
+        &fs::read_to_string("/proc/self/mountinfo").ok()?,
+        &fs::read_to_string("/proc/self/cgroup").ok()?,
+    )?;
+    rustix::fs::access(&own, rustix::fs::Access::WRITE_OK).is_ok().then_some(own)
+}
+
 impl Cgroup {
     /// Makes one below the group of this process, if the machine lets us.
     pub(super) fn create() -> Option<Self> {

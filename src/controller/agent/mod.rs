@@ -12,6 +12,7 @@ mod serve;
 mod start;
 mod tree;
 
+pub use cgroup::usable_cgroup;
 pub use client::{AgentError, AgentProcess};
 pub use protocol::{
     CgroupUse, FromAgent, MAX_MESSAGE_BYTES, PROTOCOL_VERSION, ProtocolError, RankSpec, StartedWorker,
