@@ -111,7 +111,7 @@ impl Value {
     pub(super) fn of_metric(value: f64) -> Option<Self> {
         // IEEE 754 totalOrder: of negative numbers all but the sign is turned over. -0 is 0.
         let bits = (value + 0.0).to_bits().cast_signed();
-        (!value.is_nan()).then(|| Self::Metric(if bits < 0 { bits ^ i64::MAX } else { bits }))
+        (!value.is_nan()).then_some(Self::Metric(if bits < 0 { bits ^ i64::MAX } else { bits }))
     }
 }
 

@@ -5,7 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{base::Timestamp, model::view::Document, state::live::LiveMap};
+use crate::{
+    base::{Timestamp, number},
+    model::view::Document,
+    state::live::LiveMap,
+};
 
 fn run(i: usize, start: i64, status: RunStatus) -> ListedRun {
     ListedRun {
@@ -162,8 +166,8 @@ fn plainly(runs: &BTreeMap<RunId, Plain>, query: &ListQuery) -> (Vec<RunId>, usi
         let value = |run: &Plain| match &query.sort.key {
             SortKey::StartTime => Some((0.0, String::new())),
             SortKey::Name => Some((0.0, run.name.to_lowercase())),
-            SortKey::Duration => run.duration.map(|d| (d as f64, String::new())),
-            SortKey::Status => Some((place(run.status) as f64, String::new())),
+            SortKey::Duration => run.duration.map(|d| (number::float(d), String::new())),
+            SortKey::Status => Some((number::float(number::count(place(run.status))), String::new())),
             SortKey::Metric(_) => run.loss.map(|x| (x, String::new())),
         };
         let down = query.sort.direction == Direction::Descending;
