@@ -38,6 +38,8 @@ pub const METRIC_KEYS: usize = 10_000;
 pub const METRIC_KEY_BYTES: usize = 512;
 /// Most points one report request may carry.
 pub const REPORT_POINTS: usize = 1_000_000;
+/// Longest order of a list, characters: a metric's key and a word.
+pub const SORT_CHARS: usize = 600;
 /// Most metrics whose last values a list shows.
 pub const LISTED_METRICS: usize = 64;
 /// Most streams of events at a time.

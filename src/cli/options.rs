@@ -239,6 +239,18 @@ pub(super) struct Runs {
     /// Only runs whose name, id, job id or tags hold this text
     #[arg(long, value_name = "TEXT")]
     pub(super) search: Option<String>,
+    /// Only runs of this experiment
+    #[arg(long, value_name = "NAME")]
+    pub(super) experiment: Option<String>,
+    /// Only runs with this tag; may be repeated
+    #[arg(long, value_name = "KEY:VALUE")]
+    pub(super) tag: Vec<String>,
+    /// start_time, name, duration, status or metric:KEY, downwards with a - before it
+    #[arg(long, value_name = "ORDER", allow_hyphen_values = true)]
+    pub(super) sort: Option<String>,
+    /// The runs in the trash instead of the others
+    #[arg(long)]
+    pub(super) trashed: bool,
     /// How many
     #[arg(short = 'n', long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) limit: u32,

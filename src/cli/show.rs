@@ -31,9 +31,15 @@ pub(super) async fn with_head<T>(
 
 /// `trainhead runs`
 pub(super) async fn runs(global: &Global, args: &Runs) -> anyhow::Result<ExitCode> {
-    let mut query = vec![("page_size", args.limit.to_string()), ("include", "evidence".to_owned())];
+    let mut query = vec![("page_size", args.limit.to_string()), ("include", "workers,evidence".to_owned())];
     query.extend(args.status.iter().map(|s| ("status", s.to_string())));
     query.extend(args.search.iter().map(|text| ("q", text.clone())));
+    query.extend(args.experiment.iter().map(|name| ("experiment", name.clone())));
+    query.extend(args.tag.iter().map(|tag| ("tag", tag.clone())));
+    query.extend(args.sort.iter().map(|sort| ("sort", sort.clone())));
+    if args.trashed {
+        query.push(("trashed", "true".to_owned()));
+    }
     let list: Value = with_head(global, async |http| Ok(http.get("/api/train/runs", &query).await?)).await?;
     if global.json {
         println!("{list}");

@@ -77,6 +77,17 @@ impl ListParams {
     fn query(&self) -> Result<ListQuery, Problem> {
         let groups = [self.experiment.as_ref().map(|e| Group::Experiment(e.as_str().into()))];
         let groups = groups.into_iter().chain([self.job_id.as_ref().map(|j| Group::Job(j.as_str().into()))]);
+        let texts = [
+            ("q", &self.q, limits::TAG_VALUE_CHARS),
+            ("experiment", &self.experiment, limits::NAME_CHARS),
+            ("job_id", &self.job_id, limits::NAME_CHARS),
+            ("sort", &self.sort, limits::SORT_CHARS),
+        ];
+        for (field, text, limit) in texts {
+            if text.as_ref().is_some_and(|text| text.chars().count() > limit) {
+                return Err(Invalid::over(field, limit, "characters").into());
+            }
+        }
         if self.tag.len() > limits::TAGS {
             return Err(Invalid::over("tag", limits::TAGS, "tags").into());
         }

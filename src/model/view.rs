@@ -17,7 +17,11 @@ use super::{
     record::NumFailures,
     run::{ActorStatus, Stop},
 };
-use crate::base::{Timestamp, host::WorkerStats, limits, number};
+use crate::base::{
+    Timestamp,
+    host::{GpuStats, ProcessStats, WorkerStats},
+    limits, number,
+};
 
 closed_enum! {
     /// What the runs of a list carry besides what they are.
@@ -92,6 +96,7 @@ pub struct TrainRun<'a> {
     /// Workers of the newest attempt, by world rank. In a list only if `include` has `workers`, which it has if it is
     /// not given.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Vec<WorkerView<'a>>, required = false)]
     pub workers: Option<Vec<WorkerView<'a>>>,
 }
 
@@ -123,9 +128,14 @@ pub struct WorkerView<'a> {
     pub resources: &'a Map<String, Value>,
     /// Where its log is, relative to the head's address.
     pub log_url: String,
-    /// What it uses right now; only if `include` has `stats`.
-    #[serde(flatten)]
-    pub stats: Option<WorkerStats>,
+    /// What its process uses right now, null if it is not on the head's host; only if `include` has `stats`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<ProcessStats>, required = false)]
+    pub process_stats: Option<Option<ProcessStats>>,
+    /// The GPUs that its process uses; only if `include` has `stats`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Vec<GpuStats>, required = false)]
+    pub gpus: Option<Vec<GpuStats>>,
 }
 
 /// A run in full.
@@ -320,6 +330,7 @@ impl RunRecord {
     /// The workers of an attempt as they are shown.
     #[must_use]
     pub fn worker_views<'a>(&'a self, attempt: &'a Attempt, stats: &StatsOf) -> Vec<WorkerView<'a>> {
+        let stats = |w: &Worker| stats.get(&(attempt.ordinal, w.world_rank)).cloned();
         let view = |w: &'a Worker| WorkerView {
             actor_id: w.actor_id.as_str(),
             world_rank: w.world_rank,
@@ -333,7 +344,8 @@ impl RunRecord {
             exit: w.exit.as_ref(),
             resources: &w.resources,
             log_url: format!("api/train/runs/{}/logs/{}/{}", self.run.id, attempt.ordinal, w.world_rank),
-            stats: stats.get(&(attempt.ordinal, w.world_rank)).cloned(),
+            process_stats: stats(w).map(|s| s.process_stats),
+            gpus: stats(w).map(|s| s.gpus),
         };
         attempt.workers.values().map(view).collect()
     }
