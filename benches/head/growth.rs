@@ -18,16 +18,17 @@ use crate::{
 /// Registrations of one burst: few, so that the smallest store stays about what it is.
 const BURST: usize = 512;
 const WRITERS: usize = 16;
+/// The largest first: it is the one that is judged.
+const SIZES: [&str; 3] = ["100×", "10×", "1×"];
 
 pub(crate) async fn measure(stores: &Stores, options: &Options) -> anyhow::Result<()> {
     let mut heads = Vec::new();
-    // The largest first: it is the one that is judged.
     for runs in [options.runs, options.runs / 10, options.runs / 100] {
         let store = stores.seeded(runs).await?;
         heads.push((runs, Server::head_on_copy(&store).await?));
     }
-    println!("## {} runs, beside a tenth and a hundredth of them\n", options.runs);
-    print_head(&["1/1", "1/10", "1/100"]);
+    println!("## {} runs (100×), beside a tenth and a hundredth of them\n", options.runs);
+    print_head(&SIZES);
     let page = "/api/train/runs?page_size=100";
     let requests = [
         ("page of 100", page.to_owned(), 16),
@@ -38,11 +39,8 @@ pub(crate) async fn measure(stores: &Stores, options: &Options) -> anyhow::Resul
         ("one run in full", format!("/api/train/runs/{}", seed::ONE), 16),
     ];
     for (what, path, clients) in requests {
-        let sides: Vec<Side<'_>> = heads
-            .iter()
-            .zip(["1/1", "1/10", "1/100"])
-            .map(|((_, head), name)| Side::get(name, head, &path))
-            .collect();
+        let sides: Vec<Side<'_>> =
+            heads.iter().zip(SIZES).map(|((_, head), name)| Side::get(name, head, &path)).collect();
         compare(&format!("{what}, clients: {clients}"), &sides, clients, options).await?;
     }
     println!();
