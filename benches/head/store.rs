@@ -9,8 +9,9 @@ use std::{
 use tempfile::TempDir;
 
 use crate::{
+    compare,
     seed::{self, Plan},
-    server::Server,
+    server::{Server, cpu_ticks},
 };
 
 /// Counted up when seeds change, so that a directory with others is not taken for one with these.
@@ -49,15 +50,17 @@ impl Stores {
             fs::remove_dir_all(&unfinished)?;
         }
         let head = Server::head_at(&unfinished).await?;
-        let begun = Instant::now();
+        let pid = head.pid.to_string();
+        let (begun, before) = (Instant::now(), cpu_ticks(&pid));
         let requests = seed::fill(&head, Plan::mixed(runs)?).await? + seed::make_one(&head).await?;
         let seconds = begun.elapsed().as_secs_f64();
+        let cpu_us = compare::seconds(before, cpu_ticks(&pid)) * 1e6 / f64::from(u32::try_from(requests)?);
         let rss = head.rss_mib()?;
         head.end().await?;
         fs::rename(&unfinished, &dir)?;
         println!(
-            "(a store of {runs} runs was made in {seconds:.1} s by {requests} requests through the API; the head that \
-             wrote it had {rss:.0} MiB resident, its database has {:.0} MiB)\n",
+            "(a store of {runs} runs was made in {seconds:.1} s by {requests} requests through the API, {cpu_us:.0} µs \
+             of CPU each; the head that wrote it had {rss:.0} MiB resident, its database has {:.0} MiB)\n",
             mib(&dir.join("trainhead.db"))?
         );
         Ok(dir)
