@@ -80,7 +80,7 @@ pub(crate) async fn compare(
         // Writing to a string cannot fail.
         let _ = write!(
             line,
-            " {} | {:.2} / {:.2} | {:.0} |",
+            " {} | {:.3} / {:.3} | {:.0} |",
             spread(of(side, |s| s.per_second), 0),
             median(of(side, |s| s.p50_ms)),
             median(of(side, |s| s.p99_ms)),
@@ -124,17 +124,10 @@ async fn window(side: &Side<'_>, clients: usize, window: Duration) -> anyhow::Re
     let latencies =
         load.run(|| before = look(), || after = look()).await.map_err(|e| e.context(side.name))?;
     let count = f64::from(u32::try_from(latencies.len())?);
-    let seconds = |from: Option<u64>, to: Option<u64>| {
-        let ticks = from.zip(to).and_then(|(from, to)| u32::try_from(to.saturating_sub(from)).ok());
-        ticks.map_or(f64::NAN, |ticks| f64::from(ticks) / TICKS)
-    };
     let (all, own, server) =
         (seconds(before.0, after.0), seconds(before.1, after.1), seconds(before.2, after.2));
-    let share = |percent: usize| {
-        let at = (latencies.len() * percent / 100).min(latencies.len().saturating_sub(1));
-        // Without any answer the disk stood still for all of the window.
-        latencies.get(at).map_or(f64::INFINITY, |latency| latency.as_secs_f64() * 1e3)
-    };
+    // Without any answer the disk stood still for all of the window.
+    let share = |percent: usize| share_ms(&latencies, percent).unwrap_or(f64::INFINITY);
     let foreign = (all - own - server) / window.as_secs_f64();
     Ok(Sample {
         per_second: count / window.as_secs_f64(),
@@ -145,6 +138,12 @@ async fn window(side: &Side<'_>, clients: usize, window: Duration) -> anyhow::Re
     })
 }
 
+/// Seconds between two numbers of ticks.
+pub(crate) fn seconds(from: Option<u64>, to: Option<u64>) -> f64 {
+    let ticks = from.zip(to).and_then(|(from, to)| u32::try_from(to.saturating_sub(from)).ok());
+    ticks.map_or(f64::NAN, |ticks| f64::from(ticks) / TICKS)
+}
+
 fn worst(samples: &[Sample]) -> f64 {
     samples.iter().map(|s| s.foreign).fold(0.0, f64::max)
 }
@@ -153,6 +152,12 @@ fn worst(samples: &[Sample]) -> f64 {
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// The value below which `percent` of the sorted values lie, in ms.
+pub(crate) fn share_ms(sorted: &[Duration], percent: usize) -> Option<f64> {
+    let at = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
+    sorted.get(at).map(|latency| latency.as_secs_f64() * 1e3)
 }
 
 /// Median (least–greatest).

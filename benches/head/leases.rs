@@ -42,7 +42,7 @@ pub(crate) async fn measure(rounds: usize) -> anyhow::Result<()> {
 /// Registers, renews all leases with one heartbeat, falls silent, and asks until `expected` runs are ABORTED. How long
 /// that took, and the slowest answer.
 async fn expire(connection: &mut Connection, expected: usize) -> anyhow::Result<(Duration, Duration)> {
-    let body = registration("silent", None, LEASE);
+    let body = registration("silent", LEASE).to_string().into_bytes();
     let mut beats = Vec::with_capacity(RUNS);
     for _ in 0..RUNS {
         let answer = connection.post("/api/train/runs", None, &body).await?;

@@ -91,6 +91,12 @@ impl Connection {
         let request = post_request(self.address, path, token, body);
         self.answer(&request).await
     }
+
+    /// The good answer to a PATCH.
+    pub(crate) async fn patch(&mut self, path: &str, body: &[u8]) -> anyhow::Result<Answer> {
+        let request = json_request("PATCH", self.address, path, None, body);
+        self.answer(&request).await
+    }
 }
 
 /// The bytes of a GET.
@@ -100,9 +106,13 @@ pub(crate) fn get_request(address: SocketAddr, path: &str) -> Vec<u8> {
 
 /// The bytes of a POST of JSON.
 pub(crate) fn post_request(address: SocketAddr, path: &str, token: Option<&str>, body: &[u8]) -> Vec<u8> {
+    json_request("POST", address, path, token, body)
+}
+
+fn json_request(method: &str, address: SocketAddr, path: &str, token: Option<&str>, body: &[u8]) -> Vec<u8> {
     let token = token.map(|t| format!("authorization: Bearer {t}\r\n")).unwrap_or_default();
     let mut request = format!(
-        "POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n{token}content-length: {}\r\n\r\n",
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n{token}content-length: {}\r\n\r\n",
         body.len()
     )
     .into_bytes();

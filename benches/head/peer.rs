@@ -4,9 +4,11 @@
 //! - `POST /file`: the body, parsed like a registration, appended to a file with all others that wait, one fdatasync.
 //! - `POST /sqlite`: the same into a table of documents, one statement for all that wait, WAL and synchronous=FULL.
 //! - `GET /fixed/NAME`: bytes that were there at the start.
+//! - `GET /stream`: whatever is said to `POST /say`, as it is, through one bounded channel.
 
 use std::{
     collections::HashMap,
+    convert::Infallible,
     fs,
     io::{self, Write},
     net::Ipv4Addr,
@@ -18,19 +20,21 @@ use std::{
 use anyhow::Context;
 use axum::{
     Router,
+    body::Body,
     extract::{Path as UrlPath, State},
     http::{StatusCode, header},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
 use bytes::Bytes;
+use futures_util::stream;
 use sqlx::{
     ConnectOptions, SqliteConnection,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous},
 };
 use tokio::{
     net::TcpListener,
-    sync::{mpsc, oneshot},
+    sync::{broadcast, mpsc, oneshot},
 };
 use trainhead::{
     base::{RunId, Tasks},
@@ -54,6 +58,7 @@ struct Peer {
     answers: Arc<HashMap<String, Bytes>>,
     file: mpsc::Sender<Document>,
     sqlite: mpsc::Sender<Document>,
+    said: broadcast::Sender<Bytes>,
 }
 
 /// Serves until stdin ends, which is when the bench is gone.
@@ -76,7 +81,14 @@ pub(crate) fn serve(dir: &Path) -> anyhow::Result<()> {
             .route("/file", post(to_file))
             .route("/sqlite", post(to_sqlite))
             .route("/fixed/{name}", get(fixed))
-            .with_state(Peer { answers: Arc::new(answers), file, sqlite });
+            .route("/say", post(say))
+            .route("/stream", get(follow))
+            .with_state(Peer {
+                answers: Arc::new(answers),
+                file,
+                sqlite,
+                said: broadcast::Sender::new(MAILBOX),
+            });
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         println!("the peer is at http://{}", listener.local_addr()?);
         drop(tasks.spawn(serve_router(listener, router, tasks.stopping())));
@@ -96,6 +108,24 @@ async fn fixed(State(peer): State<Peer>, UrlPath(name): UrlPath<String>) -> Resp
         Some(body) => json(StatusCode::OK, body.clone()),
         None => StatusCode::NOT_FOUND.into_response(),
     }
+}
+
+async fn say(State(peer): State<Peer>, body: Bytes) -> Response {
+    // Nobody listening is fine.
+    let _ = peer.said.send(body);
+    json(StatusCode::OK, Bytes::new())
+}
+
+async fn follow(State(peer): State<Peer>) -> Response {
+    let hello = Some(Bytes::from_static(b"event: hello\ndata: {}\n\n"));
+    let body = stream::unfold((hello, peer.said.subscribe()), |(hello, mut next)| async move {
+        let bytes = match hello {
+            Some(hello) => hello,
+            None => next.recv().await.ok()?,
+        };
+        Some((Ok::<_, Infallible>(bytes), (None, next)))
+    });
+    ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(body)).into_response()
 }
 
 async fn to_file(State(peer): State<Peer>, body: Bytes) -> Response {

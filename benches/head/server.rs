@@ -3,7 +3,8 @@
 
 use std::{fs, net::SocketAddr, path::Path, process::Stdio, time::Duration};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
@@ -13,8 +14,8 @@ use tokio::{
 
 use crate::load::Connection;
 
-/// A server that is not up after this long never is.
-const START: Duration = Duration::from_secs(10);
+/// A server that is not up, or not down, after this long never is.
+const START: Duration = Duration::from_secs(60);
 
 /// A server in a process of its own.
 pub(crate) struct Server {
@@ -26,13 +27,34 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A head with an empty store. Its log goes to a file, as under a service manager. `TRAINHEAD_BENCH_BINARY` names
-    /// another build to compare with.
+    /// A head with an empty store of its own.
     pub(crate) async fn head() -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
+        let data = dir.path().join("data");
+        Self::serve(&data, dir).await
+    }
+
+    /// A head with a copy of this store.
+    pub(crate) async fn head_on_copy(store: &Path) -> anyhow::Result<Self> {
+        let dir = tempfile::tempdir()?;
+        let data = dir.path().join("data");
+        copy(store, &data).await?;
+        Self::serve(&data, dir).await
+    }
+
+    /// A head that serves this directory itself.
+    pub(crate) async fn head_at(data: &Path) -> anyhow::Result<Self> {
+        Self::serve(data, tempfile::tempdir()?).await
+    }
+
+    /// Its log goes to a file, as under a service manager. `TRAINHEAD_BENCH_BINARY` names another build to compare with.
+    async fn serve(data: &Path, dir: TempDir) -> anyhow::Result<Self> {
         let binary = std::env::var_os("TRAINHEAD_BENCH_BINARY");
-        let mut command = Command::new(binary.unwrap_or_else(|| env!("CARGO_BIN_EXE_trainhead").into()));
-        command.args(["serve", "--port", "0", "--data-dir"]).arg(dir.path().join("data"));
+        // The kernel ends it should this program be killed.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--"]);
+        command.arg(binary.unwrap_or_else(|| env!("CARGO_BIN_EXE_trainhead").into()));
+        command.args(["serve", "--port", "0", "--data-dir"]).arg(data);
         Self::start(command, dir).await
     }
 
@@ -74,11 +96,39 @@ impl Server {
         Connection::open(self.address).await
     }
 
+    /// Asks it to end and waits until it has: its store is whole.
+    pub(crate) async fn end(mut self) -> anyhow::Result<()> {
+        kill_process(process(self.pid)?, Signal::TERM)?;
+        let status = timeout(START, self.child.wait()).await.context("a server does not end")??;
+        ensure!(status.success(), "a server ended with {status}");
+        Ok(())
+    }
+
+    /// Resident memory, MiB.
+    pub(crate) fn rss_mib(&self) -> anyhow::Result<f64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid))?;
+        let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).context("no VmRSS")?;
+        Ok(line.trim().trim_end_matches(" kB").parse::<f64>()? / 1024.0)
+    }
+
     /// Ends it at once: what it stored is thrown away.
     pub(crate) async fn stop(mut self) {
         // Dropping it kills it too, should this fail.
         let _ = timeout(START, self.child.kill()).await;
     }
+}
+
+/// A process id as the kernel's calls take it.
+pub(crate) fn process(pid: u32) -> anyhow::Result<Pid> {
+    Pid::from_raw(i32::try_from(pid)?).context("no process has this id")
+}
+
+/// Copies a store, all the way to the disk, so that nobody's later sync has to write it.
+pub(crate) async fn copy(store: &Path, to: &Path) -> anyhow::Result<()> {
+    let status = Command::new("cp").args(["-a", "--reflink=auto"]).args([store, to]).status().await?;
+    ensure!(status.success(), "{} cannot be copied", store.display());
+    rustix::fs::syncfs(fs::File::open(to)?)?;
+    Ok(())
 }
 
 /// Ticks of the processor that a process has used.
