@@ -141,7 +141,18 @@ pub struct WorkerView<'a> {
 /// A run in full.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct TrainRunDetail<'a> {
-    /// What stands in the list.
+    /// What changes by a commit only.
+    #[serde(flatten)]
+    pub standing: Standing<'a>,
+    /// What changes by itself.
+    #[serde(flatten)]
+    pub moving: Moving<'a>,
+}
+
+/// Of a run in full what changes by a commit only.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Standing<'a> {
+    /// What stands in the list, with all that lists may leave out.
     #[serde(flatten)]
     pub run: TrainRun<'a>,
     /// How many controllers it has had.
@@ -149,13 +160,18 @@ pub struct TrainRunDetail<'a> {
     /// The stop that was asked for.
     #[schema(value_type = Option<Object>)]
     pub stop: Option<&'a Stop>,
+    /// All attempts, oldest first.
+    pub attempts: Vec<AttemptView<'a>>,
+}
+
+/// Of a run in full what changes by itself.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Moving<'a> {
     /// What is known of its controller and its progress, and how.
     pub evidence: Evidence,
     /// Last values of its metrics.
     #[schema(value_type = Object)]
     pub last_metrics: BTreeMap<&'a str, MetricValue>,
-    /// All attempts, oldest first.
-    pub attempts: Vec<AttemptView<'a>>,
     /// The server's time of this answer.
     pub server_time_ms: Timestamp,
 }

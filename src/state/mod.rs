@@ -30,6 +30,7 @@ mod ray;
 mod reconcile;
 mod retention;
 mod shared;
+mod shown;
 mod start;
 mod webhooks;
 mod working_set;

@@ -14,6 +14,7 @@ use crate::{
 impl Actor {
     pub(super) fn publish(&mut self, group: &Group, listed: Vec<ListedRun>) {
         let shared = Arc::clone(&self.shared);
+        shared.shown.forget(group.purged.iter().chain(listed.iter().map(|run| &run.id)));
         // First what is gone: its id may have been registered anew.
         for id in &group.purged {
             shared.index.write().remove(id);

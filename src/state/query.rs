@@ -1,11 +1,12 @@
 //! Queries: what is shown is what is stored, reconciled first.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
+use bytes::Bytes;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{StateError, StateHandle, data_dir::DataDir, index::Entry, live::evidence};
+use super::{StateError, StateHandle, data_dir::DataDir, index::Entry, live::evidence, shown::ShownRun};
 use crate::{
     base::{Invalid, RunId},
     model::{
@@ -13,7 +14,7 @@ use crate::{
         downsample::{Sample, min_max},
         metrics::{MetricSummary, MetricValue},
         progress::Progress,
-        view::{StatsOf, TrainRunDetail},
+        view::{Moving, Standing, StatsOf},
     },
     store::metrics::SeriesQuery,
 };
@@ -73,29 +74,53 @@ impl StateHandle {
     ///
     /// # Errors
     /// When there is no such run.
-    pub async fn run(&self, id: &RunId) -> Result<String, StateError> {
+    pub async fn run(&self, id: &RunId) -> Result<Bytes, StateError> {
         self.reconcile_to_read().await?;
-        let record = self.shared.reader.record(id).await?.ok_or_else(|| Refusal::RunNotFound(id.clone()))?;
-        let live = self.shared.live.get(id);
-        let stored = self.shared.reader.progress(std::slice::from_ref(id)).await?.remove(id);
-        let nothing = Progress::default();
-        let progress = live.as_ref().map(|l| &l.progress).or(stored.as_ref()).unwrap_or(&nothing);
+        let shared = &self.shared;
+        let (known, commits) = shared.shown.get(id);
+        let shown = match known {
+            Some(shown) => shown,
+            None => {
+                let shown = Arc::new(self.read_run(id).await?);
+                shared.shown.keep(id, &shown, commits);
+                shown
+            }
+        };
+        let ShownRun { json, controller, progress } = &*shown;
+        let live = shared.live.get(id);
+        let clock = shared.clock.as_ref();
+        let moving = Moving {
+            evidence: evidence(controller, live.as_ref(), progress.as_ref(), clock),
+            last_metrics: live
+                .as_ref()
+                .map(|l| &l.progress)
+                .or(progress.as_ref())
+                .map(Progress::last_metrics)
+                .unwrap_or_default(),
+            server_time_ms: self.now(),
+        };
+        let mut out = Vec::with_capacity(json.len() + 1024);
+        out.extend_from_slice(json.as_bytes());
+        out.push(b',');
+        let moving = serde_json::to_vec(&moving).map_err(|e| StateError::Unavailable(e.to_string()))?;
+        out.extend_from_slice(moving.strip_prefix(b"{").unwrap_or(&moving));
+        Ok(out.into())
+    }
+
+    async fn read_run(&self, id: &RunId) -> Result<ShownRun, StateError> {
+        let reader = &self.shared.reader;
+        let record = reader.record(id).await?.ok_or_else(|| Refusal::RunNotFound(id.clone()))?;
+        let progress = reader.progress(std::slice::from_ref(id)).await?.remove(id);
         let stats = StatsOf::new();
-        let detail = TrainRunDetail {
+        let detail = Standing {
             run: record.view(&stats),
             epoch: record.controller.epoch,
             stop: record.run.stop.as_ref(),
-            evidence: evidence(
-                &record.controller,
-                live.as_ref(),
-                stored.as_ref(),
-                self.shared.clock.as_ref(),
-            ),
-            last_metrics: progress.last_metrics(),
             attempts: record.attempt_views(&stats),
-            server_time_ms: self.now(),
         };
-        serde_json::to_string(&detail).map_err(|e| StateError::Unavailable(e.to_string()))
+        let mut json = serde_json::to_string(&detail).map_err(|e| StateError::Unavailable(e.to_string()))?;
+        json.pop();
+        Ok(ShownRun { json, controller: record.controller, progress })
     }
 
     /// A page of a run's trail after the event `after`, oldest first.

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     base::{RunId, Timestamp},
-    model::{ControllerState, RunRecord, end_transitions::Conclusion},
+    model::{ControllerState, RunRecord, end_transitions::Conclusion, progress::Progress},
     store::Contact,
 };
 
@@ -98,7 +98,9 @@ impl WorkingSet {
         self.stops.remove(id);
         around.processes.forget(id);
         if let Some(facts) = around.live.remove(id) {
-            group.batch.progress(id, &facts.progress);
+            if facts.progress != Progress::default() {
+                group.batch.progress(id, &facts.progress);
+            }
             group.last_values.insert(id.clone(), facts.progress.last_values());
         }
     }

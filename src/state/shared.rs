@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::{
     StateError, counters::Counters, data_dir::DataDir, hub::Hub, index::RunIndex, live::LiveMap,
-    processes::ProcessWatch, webhooks::WebhookBoard,
+    processes::ProcessWatch, shown::ShownRuns, webhooks::WebhookBoard,
 };
 use crate::{
     base::{Clock, Timestamp, number, sampler::HostSampler},
@@ -39,6 +39,7 @@ pub(crate) struct Shared {
     pub(crate) node: NodeOffer,
     pub(crate) ledger: RwLock<Ledger>,
     pub(crate) counters: Counters,
+    pub(crate) shown: ShownRuns,
     pub(crate) webhooks: WebhookBoard,
     /// The id of the newest event that was committed.
     pub(crate) newest_event: watch::Sender<i64>,

@@ -24,6 +24,7 @@ use super::{
     nodes::own_node,
     processes::ProcessWatch,
     shared::Shared,
+    shown::ShownRuns,
     webhooks::WebhookBoard,
     working_set::WorkingSet,
 };
@@ -90,7 +91,9 @@ pub async fn start(options: StateOptions) -> Result<(StateHandle, StateTask), St
     renew_documents(&mut writer).await?;
     let newest_event = writer.last_event_id().await?;
     let mut index = RunIndex::default();
-    writer.listed_runs(|run| index.put(run)).await?;
+    writer.listed_runs(|run| index.push(run)).await?;
+    let index = tokio::task::spawn_blocking(|| index.ordered()).await;
+    let index = index.map_err(|e| StateError::Unavailable(e.to_string()))?;
     let shared = Arc::new(Shared {
         data_dir,
         index: RwLock::new(index),
@@ -110,6 +113,7 @@ pub async fn start(options: StateOptions) -> Result<(StateHandle, StateTask), St
         node,
         sampler: Arc::default(),
         counters: Counters::default(),
+        shown: ShownRuns::default(),
         clock,
     });
     let set = WorkingSet::load(&mut writer, key, &shared).await?;

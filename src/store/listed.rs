@@ -1,17 +1,18 @@
 //! What the list's index keeps of each run, and its ready-made documents.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use futures_util::TryStreamExt;
 use serde::Serialize;
 use sqlx::{Row, sqlite::SqliteRow};
+use tracing::error;
 
 use super::{
     Reader, StoreError, Writer,
     json_row::{Rows, json, small, word},
 };
 use crate::{
-    base::{RunId, Timestamp},
+    base::{RunId, Timestamp, error::chain},
     model::{RunStatus, progress::Progress, retention::EndedRun, view::Document},
 };
 
@@ -63,15 +64,26 @@ impl Writer {
     /// # Errors
     /// When the store cannot be read.
     pub(crate) async fn listed_runs(&mut self, mut each: impl FnMut(ListedRun)) -> Result<(), StoreError> {
+        // Only of runs that reported: read first, not looked up for each.
+        let progress =
+            sqlx::query("select run_id, progress from progress").fetch_all(&mut self.connection).await?;
+        let mut values = HashMap::with_capacity(progress.len());
+        for row in &progress {
+            let progress: Progress = json("progress", row, "progress")?;
+            values.insert(word("progress", row, "run_id")?, progress.last_values());
+        }
         let mut rows = sqlx::query(
             "select id, start_time_ms, end_time_ms, run_status, name, job_id, experiment, tags, trashed_at_ms, doc,
-                workers_at, progress.progress
-            from runs
-            left join progress on progress.run_id = runs.id",
+                workers_at
+            from runs",
         )
         .fetch(&mut self.connection);
         while let Some(row) = rows.try_next().await? {
-            each(listed(&row)?);
+            match listed(&row, &mut values) {
+                Ok(run) => each(run),
+                // One bad row must not keep all other runs from being shown; 'trainhead doctor' names it.
+                Err(e) => error!("a run cannot be read and is not listed: {}", chain(&e)),
+            }
         }
         Ok(())
     }
@@ -146,13 +158,12 @@ impl Reader {
     }
 }
 
-fn listed(row: &SqliteRow) -> Result<ListedRun, StoreError> {
+fn listed(row: &SqliteRow, values: &mut HashMap<RunId, Vec<(String, f64)>>) -> Result<ListedRun, StoreError> {
     const T: &str = "runs";
     let start_time = Timestamp::from_ms(row.try_get("start_time_ms")?);
     let end_time = row.try_get::<Option<i64>, _>("end_time_ms")?;
-    let progress: Option<Progress> = json("progress", row, "progress")?;
+    let id: RunId = word(T, row, "id")?;
     Ok(ListedRun {
-        id: word(T, row, "id")?,
         start_time,
         duration_ms: end_time.map(|end| end - start_time.as_ms()),
         status: word(T, row, "run_status")?,
@@ -161,7 +172,8 @@ fn listed(row: &SqliteRow) -> Result<ListedRun, StoreError> {
         experiment: row.try_get("experiment")?,
         tags: json(T, row, "tags")?,
         trashed: row.try_get::<Option<i64>, _>("trashed_at_ms")?.is_some(),
-        values: progress.map(|p| p.last_values()),
+        values: values.remove(&id),
+        id,
         doc: Document { json: row.try_get("doc")?, workers_at: small(T, row, "workers_at")? },
     })
 }

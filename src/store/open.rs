@@ -140,6 +140,7 @@ pub(super) fn options(path: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)
         .busy_timeout(Duration::from_secs(5))
+        .row_buffer_size(4096)
         .disable_statement_logging()
 }
 

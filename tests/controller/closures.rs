@@ -69,7 +69,7 @@ impl Head {
 
     async fn record(&self, result: &TrainResult) -> Value {
         assert!(result.delivered);
-        serde_json::from_str(&self.state.run(&result.run_id).await.unwrap()).unwrap()
+        serde_json::from_slice(&self.state.run(&result.run_id).await.unwrap()).unwrap()
     }
 }
 

@@ -65,7 +65,7 @@ async fn a_database_of_an_earlier_version_is_migrated_after_a_copy_of_it_was_mad
             assert!(run.get(member).is_some(), "{name} has no {member}: {run}");
         }
         let id = RunId::parse(run["id"].as_str().unwrap()).unwrap();
-        let one: Value = serde_json::from_str(&state.run(&id).await.unwrap()).unwrap();
+        let one: Value = serde_json::from_slice(&state.run(&id).await.unwrap()).unwrap();
         assert_eq!(one["settings"], run["settings"]);
         assert_eq!(one["attempts"].as_array().unwrap().len(), 1);
     }

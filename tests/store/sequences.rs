@@ -101,7 +101,7 @@ impl World {
         let mut runs = Vec::new();
         for run in [&shelves[0], &shelves[2]].iter().flat_map(|list| list["train_runs"].as_array().unwrap()) {
             let id = RunId::parse(run["id"].as_str().unwrap()).unwrap();
-            let mut one: Value = serde_json::from_str(&self.state.run(&id).await.unwrap()).unwrap();
+            let mut one: Value = serde_json::from_slice(&self.state.run(&id).await.unwrap()).unwrap();
             // The lease starts anew with the head.
             one["evidence"]["contact"]["lease_expires_ms"] = Value::Null;
             let events = self.state.events(&id, 0, 1000).await.unwrap();

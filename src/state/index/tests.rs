@@ -29,8 +29,8 @@ fn run(i: usize, start: i64, status: RunStatus) -> ListedRun {
 
 fn index_of(runs: impl IntoIterator<Item = ListedRun>) -> RunIndex {
     let mut index = RunIndex::default();
-    runs.into_iter().for_each(|run| index.put(run));
-    index
+    runs.into_iter().for_each(|run| index.push(run));
+    index.ordered()
 }
 
 fn page(index: &RunIndex, query: &ListQuery) -> Page {
