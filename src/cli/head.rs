@@ -6,14 +6,17 @@ use anyhow::{Context, bail};
 use tokio::{net::TcpListener, time::Instant};
 use tracing::{info, warn};
 
-use super::options::Global;
+use super::options::{Global, Pair};
 use crate::{
     base::Tasks,
     head::{
         AllowedHosts, Assets, HeadOptions, router, serve,
         webhooks::{self, WebhookOptions},
     },
-    model::{EventKind, RunStatus},
+    model::{
+        EventKind, RunStatus,
+        ledger::{GPU, Resources, check_resources},
+    },
     state::{
         self, DataDir, HttpState, Include, ListQuery, StateHandle, StateOptions, StateTask,
         data_dir::{DataDirLock, HeadInfo},
@@ -93,7 +96,7 @@ impl Head {
         published: Published,
     ) -> anyhow::Result<Self> {
         if let Some(url) = &global.head {
-            return Ok(Self::Named(HttpState::new(url)?));
+            return Ok(Self::Named(another(global, HttpState::new(url)?)));
         }
         let data_dir = data_dir(global)?;
         let deadline = Instant::now() + ANSWER;
@@ -106,7 +109,7 @@ impl Head {
             if let Some(info) = data_dir.head_info() {
                 let http = HttpState::new(&info.url)?;
                 if http.check().await.is_ok() {
-                    return Ok(Self::Serving(http));
+                    return Ok(Self::Serving(another(global, http)));
                 }
             }
             if Instant::now() > deadline {
@@ -152,7 +155,8 @@ impl EmbeddedHead {
         let listener = listen(address, port).await?;
         let url = format!("http://{}", listener.local_addr()?);
         let webhook_options = webhook_options(global, &url)?;
-        let options = StateOptions::new(data_dir.clone(), lock);
+        let mut options = StateOptions::new(data_dir.clone(), lock);
+        add_resources(&mut options.node.resources, &global.resource)?;
         let (state, task) = state::start(options).await.context("the store cannot be opened")?;
         let webhooks = Tasks::new();
         // A head for one command is gone before anything could be delivered; the next one that stays does it.
@@ -227,6 +231,32 @@ fn webhook_options(global: &Global, url: &str) -> anyhow::Result<WebhookOptions>
         give_up: Duration::from_secs_f64(global.webhook_give_up),
         server: Some(url.to_owned()),
     })
+}
+
+/// A head that is not ours goes by its own options.
+fn another(global: &Global, http: HttpState) -> HttpState {
+    for (said, option) in
+        [(!global.webhook.is_empty(), "--webhook"), (!global.resource.is_empty(), "--resource")]
+    {
+        if said {
+            warn!("{option} is without effect here: it belongs to the head at {}", http.url());
+        }
+    }
+    http
+}
+
+/// What the user says that this host has for workers.
+fn add_resources(resources: &mut Resources, said: &[Pair<'='>]) -> anyhow::Result<()> {
+    for Pair(name, amount) in said {
+        if name == GPU {
+            bail!("--resource {name}={amount}: GPUs are found by themselves and not counted here");
+        }
+        let number =
+            amount.parse().with_context(|| format!("--resource {name}={amount}: {amount:?} is no number"))?;
+        resources.insert(name.clone(), number);
+    }
+    check_resources("--resource", resources)?;
+    Ok(())
 }
 
 async fn listen(address: IpAddr, port: Port) -> anyhow::Result<TcpListener> {

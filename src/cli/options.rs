@@ -76,6 +76,9 @@ pub(super) struct Global {
     /// Another name under which browsers may call this head; may be repeated
     #[arg(long, global = true, env = "TRAINHEAD_ALLOW_HOST", value_delimiter = ',', value_name = "NAME")]
     pub(super) allow_host: Vec<String>,
+    /// What this host has for workers besides its processors and GPUs, or CPU=N in place of those; may be repeated
+    #[arg(long, global = true, env = "TRAINHEAD_RESOURCE", value_delimiter = ',', value_name = "NAME=N")]
+    pub(super) resource: Vec<Pair<'='>>,
     /// Where a proxy shows this head, for example /ml/trainhead/
     #[arg(long, global = true, env = "TRAINHEAD_BASE_PATH", default_value = "/", value_name = "PATH", value_parser = base_path, hide_short_help = true)]
     pub(super) base_path: String,

@@ -65,13 +65,13 @@ impl Writer {
     /// When the store cannot be read.
     pub(crate) async fn listed_runs(&mut self, mut each: impl FnMut(ListedRun)) -> Result<(), StoreError> {
         // Only of runs that reported: read first, not looked up for each.
-        let progress =
-            sqlx::query("select run_id, progress from progress").fetch_all(&mut self.connection).await?;
-        let mut values = HashMap::with_capacity(progress.len());
-        for row in &progress {
-            let progress: Progress = json("progress", row, "progress")?;
-            values.insert(word("progress", row, "run_id")?, progress.last_values());
+        let mut values = HashMap::new();
+        let mut progress = sqlx::query("select run_id, progress from progress").fetch(&mut self.connection);
+        while let Some(row) = progress.try_next().await? {
+            let last: Progress = json("progress", &row, "progress")?;
+            values.insert(word("progress", &row, "run_id")?, last.last_values());
         }
+        drop(progress);
         let mut rows = sqlx::query(
             "select id, start_time_ms, end_time_ms, run_status, name, job_id, experiment, tags, trashed_at_ms, doc,
                 workers_at

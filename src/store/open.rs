@@ -140,7 +140,7 @@ pub(super) fn options(path: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)
         .busy_timeout(Duration::from_secs(5))
-        .row_buffer_size(4096)
+        .row_buffer_size(512)
         .disable_statement_logging()
 }
 

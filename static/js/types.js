@@ -81,6 +81,7 @@
  * @property {number | null} duration_ms
  * @property {number | null} noticed_at_ms
  * @property {number | null} stop_requested_at_ms
+ * @property {number | null} [trashed_at_ms]
  * @property {number} num_attempts
  * @property {{ worker: number, controller: number, preemption: number }} num_failures
  * @property {Record<string, string>} tags

@@ -174,3 +174,26 @@ fn an_embedded_head_stays_while_another_controller_uses_it() {
     assert!(embedding.wait().unwrap().success(), "{told}");
     assert_eq!(place.show("second")["run_status"], "FINISHED");
 }
+
+#[test]
+fn what_the_host_has_for_workers_can_be_said_and_is_shown() {
+    let place = Place::new();
+    let head = place.serve(&["--resource", "licence=2", "--resource", "CPU=1.5"]);
+    let nodes = head.get("/api/train/nodes");
+    let own = &nodes["nodes"][0];
+    assert_eq!(own["is_head"], true);
+    assert_eq!(
+        (&own["free"]["licence"], &own["capacity"]["CPU"]),
+        (&serde_json::json!(2.0), &serde_json::json!(1.5))
+    );
+    for (bad, word) in [("GPU=1", "GPUs are found"), ("CPU=many", "no number"), ("CPU=-1", "0 to 1,000,000")]
+    {
+        let out = Place::new().output(&["serve", "--port", "0", "--resource", bad]);
+        assert_eq!(out.status.code(), Some(1), "{bad}");
+        assert!(
+            String::from_utf8_lossy(&out.stderr).contains(word),
+            "{bad}: {}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+    }
+}

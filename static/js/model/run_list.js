@@ -33,6 +33,8 @@ export function newestFirst(a, b) {
 
 /** @param {TrainRun} run @param {RunsView} view */
 export function matches(run, view) {
+  // The trash has no place in this list.
+  if (run.trashed_at_ms) return false;
   if (view.status.length > 0 && !view.status.includes(run.run_status)) return false;
   const q = view.q.trim().toLowerCase();
   if (!q) return true;

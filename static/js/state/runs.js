@@ -121,7 +121,7 @@ function absorb(items) {
       continue;
     }
     const before = rows.find((r) => r.id === item.run.id);
-    moved ||= before?.run_status !== item.run.run_status;
+    moved ||= before?.run_status !== item.run.run_status || Boolean(item.run.trashed_at_ms);
     rows = applyChange({ rows, complete: token === null }, item.run, view);
   }
   list.value = { ...list.peek(), rows };

@@ -43,6 +43,7 @@ test("searching looks at name, id, job and tags, in any case", () => {
   for (const q of ["résu", "ID-7", "SLURM", "team:nlp", " nlp "])
     assert.ok(matches(run, { ...ALL_RUNS, q }), q);
   assert.ok(!matches(run, { ...ALL_RUNS, q: "other" }));
+  assert.ok(!matches({ ...run, trashed_at_ms: 1 }, ALL_RUNS), "the trash is not in the list");
 });
 
 test("ticks bring step, metrics and a measured rate, and end a stall", () => {
