@@ -8,14 +8,14 @@ use super::options::{Cli, Command};
 
 /// Starts logging. `RUST_LOG` wins over -q and -v.
 pub(super) fn init(cli: &Cli) {
-    let level = match (cli.global.quiet, cli.global.verbose, &cli.command) {
-        (true, _, _) => "error",
-        (false, 0, Command::Serve(_)) => "warn,trainhead=info",
-        // A terminal that shows a training run shows little else.
-        (false, 0, _) => "warn",
-        (false, 1, _) => "warn,trainhead=info",
-        (false, 2, _) => "info,trainhead=debug",
-        (false, _, _) => "debug,trainhead=trace",
+    // A terminal that shows a training run shows little else; a head says what happens, and with -v each request.
+    let more = u8::from(matches!(cli.command, Command::Serve(_)));
+    let level = match (cli.global.quiet, cli.global.verbose.saturating_add(more)) {
+        (true, _) => "error",
+        (false, 0) => "warn",
+        (false, 1) => "warn,trainhead=info",
+        (false, 2) => "info,trainhead=debug",
+        (false, _) => "debug,trainhead=trace",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     let builder = fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);

@@ -61,9 +61,14 @@ impl Place {
     }
 
     pub(crate) fn serve(&self, args: &[&str]) -> Running {
+        self.serve_logging(args, Stdio::inherit())
+    }
+
+    /// A head whose log goes to `stderr`.
+    pub(crate) fn serve_logging(&self, args: &[&str], stderr: Stdio) -> Running {
         let mut all = vec!["serve", "--port", "0"];
         all.extend(args);
-        let mut child = self.command(&all).stderr(Stdio::inherit()).spawn().unwrap();
+        let mut child = self.command(&all).stderr(stderr).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let url =

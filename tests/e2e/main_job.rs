@@ -197,3 +197,20 @@ fn what_the_host_has_for_workers_can_be_said_and_is_shown() {
         );
     }
 }
+
+#[test]
+fn a_head_logs_each_request_with_its_id_when_it_is_asked_to() {
+    let place = Place::new();
+    let logged = |args: &[&str]| {
+        let path = place.path("head.log");
+        let head = place.serve_logging(args, std::fs::File::create(&path).unwrap().into());
+        head.get("/api/train/experiments");
+        drop(head);
+        std::fs::read_to_string(path).unwrap()
+    };
+    let log = logged(&["-v"]);
+    let line =
+        log.lines().find(|l| l.contains("GET /api/train/experiments 200")).unwrap_or_else(|| panic!("{log}"));
+    assert!(line.contains("request.id=") && line.contains("duration_ms="), "{line}");
+    assert!(!logged(&[]).contains("GET "), "and not otherwise");
+}
