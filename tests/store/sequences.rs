@@ -244,8 +244,13 @@ async fn open(dir: &TempDir, clock: &Arc<ManualClock>) -> (StateHandle, StateTas
     start(StateOptions { clock: clock.clone(), node, ..StateOptions::new(data_dir, lock) }).await.unwrap()
 }
 
+/// 200 in each run of the tests; `SEQUENCES=3000` for a long one.
+fn cases() -> u32 {
+    std::env::var("SEQUENCES").ok().and_then(|n| n.parse().ok()).unwrap_or(200)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, max_shrink_iters: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { max_shrink_iters: 400, ..ProptestConfig::with_cases(cases()) })]
 
     #[test]
     fn disk_and_memory_agree_over_any_sequence(sequence in prop::collection::vec(ops(), 1..40)) {
