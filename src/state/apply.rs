@@ -140,11 +140,7 @@ impl WorkingSet {
         group: &mut Group,
         around: Around<'_>,
     ) -> Result<(), Refusal> {
-        let record = self.authorized(id, token)?;
-        let reservation = match &verb {
-            RunVerb::BeginAttempt(body) => reserve(record, body, group, around)?,
-            _ => Vec::new(),
-        };
+        self.authorized(id, token)?;
         // An end has its own way of coming back, after which its word stands.
         if !matches!(verb, RunVerb::End(_)) {
             self.heard_of(id, None, "the controller was heard of again", group, around);
@@ -155,7 +151,10 @@ impl WorkingSet {
         let now = around.now;
         match verb {
             RunVerb::SetState(body) => record.set_state(body, now, &mut trail)?,
-            RunVerb::BeginAttempt(body) => record.begin_attempt(body, reservation, now, &mut trail)?,
+            RunVerb::BeginAttempt(body) => {
+                let reservation = reserve(record, &body, group, around)?;
+                record.begin_attempt(body, reservation, now, &mut trail)?
+            }
             RunVerb::AttemptRunning(attempt, body) => {
                 let nodes: BTreeSet<(String, String)> =
                     body.workers.iter().map(|w| (w.node_id.clone(), w.node_ip.clone())).collect();

@@ -11,10 +11,7 @@ use std::{
 use rustix::fs::{Mode, OFlags};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    DataDir, StateError,
-    retention::{blocking, size},
-};
+use super::{DataDir, StateError, blocking::blocking, files::size};
 use crate::store::{StoreError, backup};
 
 /// So much of a file is copied before anybody looks whether to stop.

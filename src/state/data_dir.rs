@@ -106,6 +106,27 @@ impl DataDir {
         Ok(rustix::fs::openat2(&root, path, flags, Mode::empty(), resolve)?.into())
     }
 
+    /// Opens a file beneath the directory for writing, and makes it and its directories if they are not there. No part of
+    /// the path may be a link.
+    ///
+    /// # Errors
+    /// When a part is a link, or the file cannot be made or written.
+    pub fn create_beneath(&self, path: &Path) -> io::Result<File> {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let mut dir = File::open(&self.root)?;
+        for part in path.parent().into_iter().flat_map(Path::components) {
+            match rustix::fs::mkdirat(&dir, part.as_os_str(), Mode::from_raw_mode(0o755)) {
+                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+                Err(e) => return Err(e.into()),
+            }
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            dir = rustix::fs::openat2(&dir, part.as_os_str(), flags, Mode::empty(), resolve)?.into();
+        }
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat2(&dir, name, flags, Mode::from_raw_mode(0o644), resolve)?.into())
+    }
+
     /// Takes the directory's lock; none if another process holds it.
     ///
     /// # Errors

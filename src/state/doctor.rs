@@ -3,11 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::{
-    DataDir, StateError,
-    retention::{blocking, size},
-    start::DOCUMENTS,
-};
+use super::{DataDir, StateError, blocking::blocking, files::size, start::DOCUMENTS};
 use crate::{
     base::{Timestamp, error::chain},
     store::{Depth, Examined, StoredRun, Writers},

@@ -1,19 +1,13 @@
 //! Logs of workers on other hosts, as their controllers send them: appended where they belong, the same bytes twice once.
 
-use std::{
-    fs::File,
-    io,
-    os::unix::fs::{FileExt, OpenOptionsExt},
-};
+use std::{fs::File, io, os::unix::fs::FileExt};
 
-use bytes::Bytes;
-use rustix::fs::OFlags;
-
-use super::{DataDir, StateError, StateHandle, command::Command, retention::blocking};
+use super::{DataDir, StateError, StateHandle, blocking::blocking, command::Command};
 use crate::{
     base::{RunId, Secret, number::size},
     model::Refusal,
 };
+use bytes::Bytes;
 
 impl StateHandle {
     /// Appends to the log of a rank the bytes that begin at `offset`, as far as they are not there yet. The size of the
@@ -36,7 +30,7 @@ impl StateHandle {
             return Err(Refusal::AttemptNotFound { run: run.clone(), attempt }.into());
         }
         let (data_dir, path) = (self.data_dir().clone(), DataDir::log(run, attempt, rank));
-        let written = blocking(move || append(&data_dir.root().join(path), offset, &bytes)).await?;
+        let written = blocking(move || append(&data_dir.create_beneath(&path)?, offset, &bytes)).await?;
         match written {
             Ok(Appended::Size(size)) => Ok(size),
             Ok(Appended::Gap(size)) => Err(Refusal::LogGap { size, offset }.into()),
@@ -54,12 +48,7 @@ enum Appended {
     Gap(u64),
 }
 
-fn append(path: &std::path::Path, offset: u64, bytes: &[u8]) -> io::Result<Appended> {
-    if let Some(dir) = path.parent() {
-        std::fs::create_dir_all(dir)?;
-    }
-    let nofollow = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0);
-    let file = File::options().create(true).truncate(false).write(true).custom_flags(nofollow).open(path)?;
+fn append(file: &File, offset: u64, bytes: &[u8]) -> io::Result<Appended> {
     let there = file.metadata()?.len();
     let end = offset.saturating_add(size(bytes.len()));
     if offset > there {

@@ -8,12 +8,14 @@
 mod actor;
 mod apply;
 mod backup;
+mod blocking;
 mod client;
 mod command;
 mod counters;
 pub mod data_dir;
 mod doctor;
 mod error;
+mod files;
 mod group;
 mod handle;
 mod http;

@@ -8,7 +8,7 @@ use std::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{StateError, StateHandle, retention::blocking};
+use super::{StateError, StateHandle, blocking::blocking};
 use crate::{
     base::{RunId, host::HostDevices, limits, sampler::HostSampler},
     model::{

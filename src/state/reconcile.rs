@@ -71,6 +71,8 @@ impl WorkingSet {
         record.contact(client_time, around.now);
         if record.run.concluded.is_some() {
             record.come_back(around.now, reason, group.touched.entry(id.clone()).or_default());
+            // At once, as what comes later in this group must not be given the same.
+            around.account(record);
             let record = record.clone();
             let progress = self.rested.remove(id).unwrap_or_default();
             self.bring_to_life(&record, progress, around.live, around.processes, around.monotonic);

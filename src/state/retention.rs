@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use utoipa::ToSchema;
 
-use super::{DataDir, StateError, StateHandle};
+use super::{StateError, StateHandle, blocking::blocking};
 use crate::{
     base::RunId,
     model::retention::{CollectGarbage, Plan, plan},
@@ -90,42 +90,4 @@ impl StateHandle {
         let data_dir = self.data_dir().clone();
         blocking(move || runs.iter().map(|run| data_dir.run_size(run)).sum()).await
     }
-}
-
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, StateError> {
-    tokio::task::spawn_blocking(work).await.map_err(|e| StateError::Unavailable(e.to_string()))
-}
-
-impl DataDir {
-    /// Size of a run's files.
-    fn run_size(&self, run: &RunId) -> u64 {
-        size(&self.run_dir(run))
-    }
-
-    /// Deletes a run's files; what that freed. What cannot be deleted stays for the next time.
-    fn remove_run(&self, run: &RunId) -> u64 {
-        let dir = self.run_dir(run);
-        let bytes = size(&dir);
-        match std::fs::remove_dir_all(&dir) {
-            Ok(()) => bytes,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => 0,
-            Err(e) => {
-                tracing::warn!(run.id = %run, "the files of run {run} stay: {e}");
-                bytes.saturating_sub(size(&dir))
-            }
-        }
-    }
-}
-
-/// Bytes of the files below a directory; links are not followed.
-pub(super) fn size(dir: &std::path::Path) -> u64 {
-    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
-    let of = |entry: std::fs::DirEntry| match entry.metadata() {
-        Ok(meta) if meta.is_dir() => size(&entry.path()),
-        Ok(meta) => meta.len(),
-        Err(_) => 0,
-    };
-    entries.flatten().map(of).sum()
 }

@@ -16,6 +16,7 @@ use tracing::info;
 use super::{
     StateError, StateHandle,
     actor::{Actor, MAILBOX},
+    blocking::blocking,
     counters::Counters,
     data_dir::{DataDir, DataDirLock},
     hub::Hub,
@@ -92,8 +93,7 @@ pub async fn start(options: StateOptions) -> Result<(StateHandle, StateTask), St
     let newest_event = writer.last_event_id().await?;
     let mut index = RunIndex::default();
     writer.listed_runs(|run| index.push(run)).await?;
-    let index = tokio::task::spawn_blocking(|| index.ordered()).await;
-    let index = index.map_err(|e| StateError::Unavailable(e.to_string()))?;
+    let index = blocking(|| index.ordered()).await?;
     let shared = Arc::new(Shared {
         data_dir,
         index: RwLock::new(index),

@@ -10,6 +10,7 @@ use tracing::error;
 use super::{
     Reader, StoreError, Writer,
     json_row::{Rows, json, small, word},
+    records::records,
 };
 use crate::{
     base::{RunId, Timestamp, error::chain},
@@ -107,12 +108,17 @@ impl Writer {
                     .await?;
             let Some(last) = ids.last() else { return Ok(()) };
             after.clone_from(last);
+            let parsed = |id: &String| id.parse().ok();
+            let ids: Vec<RunId> = ids.iter().filter_map(parsed).collect();
             let mut rows = Rows::of("runs");
-            for id in &ids {
-                let id = id.parse().map_err(|_| StoreError::Corrupt { table: "runs", what: id.clone() })?;
-                if let Some(record) = self.record(&id).await? {
-                    let Document { json, workers_at } = record.document();
-                    rows.push(&DocumentRow { id: &id, doc: &json, workers_at });
+            for record in records(&mut self.connection, &ids).await? {
+                match record {
+                    Ok(record) => {
+                        let Document { json, workers_at } = record.document();
+                        rows.push(&DocumentRow { id: &record.run.id, doc: &json, workers_at });
+                    }
+                    // One bad run must not keep all others from being shown; 'trainhead doctor' names it.
+                    Err(e) => error!("a run cannot be read and is not listed: {}", chain(&e)),
                 }
             }
             rows.write(
@@ -163,6 +169,11 @@ fn listed(row: &SqliteRow, values: &mut HashMap<RunId, Vec<(String, f64)>>) -> R
     let start_time = Timestamp::from_ms(row.try_get("start_time_ms")?);
     let end_time = row.try_get::<Option<i64>, _>("end_time_ms")?;
     let id: RunId = word(T, row, "id")?;
+    let doc = Document { json: row.try_get("doc")?, workers_at: small(T, row, "workers_at")? };
+    if doc.workers_at == 0 {
+        // What an earlier version made, of a record that could not be read since.
+        return Err(StoreError::Corrupt { table: T, what: format!("the document of run {id}") });
+    }
     Ok(ListedRun {
         start_time,
         duration_ms: end_time.map(|end| end - start_time.as_ms()),
@@ -174,6 +185,6 @@ fn listed(row: &SqliteRow, values: &mut HashMap<RunId, Vec<(String, f64)>>) -> R
         trashed: row.try_get::<Option<i64>, _>("trashed_at_ms")?.is_some(),
         values: values.remove(&id),
         id,
-        doc: Document { json: row.try_get("doc")?, workers_at: small(T, row, "workers_at")? },
+        doc,
     })
 }

@@ -73,3 +73,15 @@ async fn a_log_vouches_for_its_controller() {
     }
     assert_eq!(head.show("r").await["run_status"], "STARTED");
 }
+
+#[tokio::test]
+async fn no_link_leads_a_log_out_of_the_data_directory() {
+    let head = Head::new().await;
+    let run = head.running("r", 1).await;
+    let outside = tempfile::tempdir().unwrap();
+    let runs = head.data_dir.root().join("runs/r");
+    std::fs::create_dir_all(&runs).unwrap();
+    std::os::unix::fs::symlink(outside.path(), runs.join("logs")).unwrap();
+    assert!(!put(&head, &run, "0/0", 0, b"x").await.status.is_success());
+    assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0, "nothing was written there");
+}

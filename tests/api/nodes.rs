@@ -162,3 +162,30 @@ async fn what_a_local_worker_uses_is_shown_when_asked_for() {
     let stats = &ray["train_runs"][0]["attempts"][0]["workers"][0]["processStats"];
     assert!(stats["memoryInfo"]["rss"].as_u64().unwrap() > 1_000_000, "{stats}");
 }
+
+#[tokio::test]
+async fn a_run_that_comes_back_by_beginning_an_attempt_gets_what_it_asks_for() {
+    let head = Head::new().await;
+    let run = registered(&head, "r").await;
+    head.pass(std::time::Duration::from_secs(40)).await;
+    assert_eq!(head.show("r").await["run_status"], "ABORTED");
+    assert_eq!(begin(&head, &run, "a", 2, json!({"GPU": 1})).await.status, StatusCode::CREATED);
+    let shown = head.show("r").await;
+    assert_eq!(shown["run_status"], "STARTED");
+    assert_eq!(shown["attempts"][0]["reservation"].as_array().unwrap().len(), 2);
+    assert_eq!(node(&head, "head").await["free"]["GPU"], 0.0);
+}
+
+#[tokio::test]
+async fn a_controller_that_waits_for_resources_is_alive() {
+    let head = Head::new().await;
+    let holder = registered(&head, "holder").await;
+    begin(&head, &holder, "a", 1, json!({"GPU": 2})).await;
+    let waiting = registered(&head, "waiting").await;
+    for _ in 0..4 {
+        head.pass(std::time::Duration::from_secs(20)).await;
+        head.heartbeat(&holder).await;
+        assert_problem(&begin(&head, &waiting, "a", 1, json!({"GPU": 1})).await, 409, "no-resources");
+    }
+    assert_eq!(head.show("waiting").await["run_status"], "STARTED", "any write renews the lease");
+}

@@ -87,6 +87,36 @@ async fn a_database_of_an_earlier_version_is_migrated_after_a_copy_of_it_was_mad
 }
 
 #[tokio::test]
+async fn one_bad_run_keeps_no_head_from_starting_and_no_other_from_being_shown() {
+    for (spoil, shown) in [
+        // Found when the documents are made anew.
+        ("update runs set settings = '[' where name = 'old-bad'", vec!["old-run"]),
+        // Found when the list is read.
+        ("update runs set run_status = 'NONSENSE' where name = 'old-bad'", vec!["old-run"]),
+        // Found when what lives is read.
+        (
+            "update runs set run_status = 'STARTED', phase = 'NONSENSE' where name = 'old-bad'",
+            vec!["old-run"],
+        ),
+    ] {
+        let temp = TempDir::new().unwrap();
+        let data_dir = of_version_2(&temp).await;
+        let mut connection = connect(&data_dir.database()).await;
+        sqlx::query(spoil).execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+        let lock = data_dir.try_lock().unwrap().unwrap();
+        let (state, task) = start(StateOptions::new(data_dir.clone(), lock)).await.unwrap();
+        let include = Include { metrics: vec!["*".into()], ..Include::default() };
+        let list = state.list(&ListQuery::default(), &include).await.unwrap();
+        let list: Value = serde_json::from_slice(&list).unwrap();
+        let names: Vec<&str> =
+            list["train_runs"].as_array().unwrap().iter().map(|r| r["name"].as_str().unwrap()).collect();
+        assert_eq!(names, shown, "{spoil}");
+        assert!(task.shutdown(Duration::from_secs(10)).await);
+    }
+}
+
+#[tokio::test]
 async fn a_database_that_cannot_be_copied_is_not_migrated() {
     let temp = TempDir::new().unwrap();
     let data_dir = of_version_2(&temp).await;
