@@ -23,7 +23,7 @@ use crate::{
         commands::RegisterRun,
         view::{Member, TrainRun, TrainRunDetail},
     },
-    state::{Ack, Group, Include, ListQuery, PageToken, Shelf, Sort},
+    state::{Ack, Facet, Include, ListQuery, PageToken, Shelf, Sort},
 };
 
 /// What of the list is asked for.
@@ -75,8 +75,8 @@ pub(super) struct ListParams {
 
 impl ListParams {
     fn query(&self) -> Result<ListQuery, Problem> {
-        let groups = [self.experiment.as_ref().map(|e| Group::Experiment(e.as_str().into()))];
-        let groups = groups.into_iter().chain([self.job_id.as_ref().map(|j| Group::Job(j.as_str().into()))]);
+        let groups = [self.experiment.as_ref().map(|e| Facet::Experiment(e.as_str().into()))];
+        let groups = groups.into_iter().chain([self.job_id.as_ref().map(|j| Facet::Job(j.as_str().into()))]);
         let texts = [
             ("q", &self.q, limits::TAG_VALUE_CHARS),
             ("experiment", &self.experiment, limits::NAME_CHARS),
@@ -94,7 +94,7 @@ impl ListParams {
         if let Some(tag) = self.tag.iter().find(|tag| !tag.contains(':')) {
             return Err(Invalid::rule("tag", format!("{tag:?} is not of the form key:value")).into());
         }
-        let tags = self.tag.iter().map(|tag| Some(Group::Tag(tag.as_str().into())));
+        let tags = self.tag.iter().map(|tag| Some(Facet::Tag(tag.as_str().into())));
         Ok(ListQuery {
             statuses: self.status.clone(),
             text: self.q.clone(),

@@ -47,7 +47,7 @@ pub use error::StateError;
 pub use handle::{Ack, Readiness, StateHandle};
 pub use http::{HeadReadiness, HttpState};
 pub use hub::{Frame, Subscription};
-pub use index::{Direction, Group, ListQuery, PageToken, Shelf, Sort, SortKey};
+pub use index::{Direction, Facet, ListQuery, PageToken, Shelf, Sort, SortKey};
 pub use list::{Experiment, Include};
 pub use nodes::{NodeView, own_node};
 pub use query::{AttemptChoice, Series, SeriesRequest};

@@ -60,7 +60,7 @@ impl Entry {
 
 /// What many runs may have in common.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Group {
+pub enum Facet {
     /// An experiment.
     Experiment(Arc<str>),
     /// A job.
@@ -70,7 +70,7 @@ pub enum Group {
 }
 
 #[derive(Debug, Default)]
-struct GroupRuns {
+struct FacetRuns {
     runs: ByStart,
     counts: Counts,
 }
@@ -82,7 +82,7 @@ struct Keys {
     /// In lower case.
     name: Box<str>,
     duration_ms: Option<i64>,
-    groups: Box<[Group]>,
+    groups: Box<[Facet]>,
     trashed: bool,
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct RunIndex {
     by_name: By<Box<str>>,
     /// Ended runs only.
     by_duration: By<i64>,
-    groups: HashMap<Group, GroupRuns>,
+    groups: HashMap<Facet, FacetRuns>,
     /// Names of experiments, in their order.
     experiments: BTreeSet<Arc<str>>,
     trash: ByStart,
@@ -143,7 +143,7 @@ impl RunIndex {
         let names = self.experiments.range::<str, _>((from, Bound::Unbounded));
         names
             .filter_map(|name| {
-                let of = self.groups.get(&Group::Experiment(Arc::clone(name)))?;
+                let of = self.groups.get(&Facet::Experiment(Arc::clone(name)))?;
                 Some(ExperimentRuns {
                     name: Arc::clone(name),
                     counts: of.counts,
@@ -174,7 +174,7 @@ impl RunIndex {
         let by_name = shown().map(|(slot, row)| ((row.keys.name.clone(), row.start.clone()), slot)).collect();
         let duration = |(slot, row): (Slot, &Row)| Some(((row.keys.duration_ms?, row.start.clone()), slot));
         let by_duration = shown().filter_map(duration).collect();
-        let mut members: HashMap<Group, (Vec<(Start, Slot)>, Counts)> = HashMap::new();
+        let mut members: HashMap<Facet, (Vec<(Start, Slot)>, Counts)> = HashMap::new();
         for (slot, row) in shown() {
             for group in &row.keys.groups {
                 let (runs, counts) = members.entry(group.clone()).or_default();
@@ -184,14 +184,14 @@ impl RunIndex {
                 }
             }
         }
-        let experiment = |group: &Group| match group {
-            Group::Experiment(name) => Some(Arc::clone(name)),
-            Group::Job(_) | Group::Tag(_) => None,
+        let experiment = |group: &Facet| match group {
+            Facet::Experiment(name) => Some(Arc::clone(name)),
+            Facet::Job(_) | Facet::Tag(_) => None,
         };
         let experiments = members.keys().filter_map(experiment).collect();
         let groups = members
             .into_iter()
-            .map(|(group, (runs, counts))| (group, GroupRuns { runs: runs.into_iter().collect(), counts }));
+            .map(|(group, (runs, counts))| (group, FacetRuns { runs: runs.into_iter().collect(), counts }));
         let groups = groups.collect();
         Self { all, trash, by_status, by_name, by_duration, groups, experiments, ..index }
     }
@@ -219,9 +219,9 @@ impl RunIndex {
             values,
             doc,
         } = run;
-        let groups = experiment.map(|name| Group::Experiment(name.into()));
-        let groups = groups.into_iter().chain(job_id.map(|job| Group::Job(job.into())));
-        let tags = tags.into_iter().map(|(key, value)| Group::Tag(format!("{key}:{value}").into()));
+        let groups = experiment.map(|name| Facet::Experiment(name.into()));
+        let groups = groups.into_iter().chain(job_id.map(|job| Facet::Job(job.into())));
+        let tags = tags.into_iter().map(|(key, value)| Facet::Tag(format!("{key}:{value}").into()));
         let groups = groups.chain(tags).map(|group| self.shared(group)).collect();
         let keys = Keys { status, name: name.to_lowercase().into(), duration_ms, groups, trashed };
         let values = values.map(|values| self.numbered(values));
@@ -292,7 +292,7 @@ impl RunIndex {
     }
 
     /// The same group, with the text that the index holds of it already.
-    fn shared(&self, group: Group) -> Group {
+    fn shared(&self, group: Facet) -> Facet {
         self.groups.get_key_value(&group).map_or(group, |(known, _)| known.clone())
     }
 
@@ -325,7 +325,7 @@ impl RunIndex {
             of_status.insert(start.clone(), slot);
         }
         for group in &keys.groups {
-            if let Group::Experiment(name) = group {
+            if let Facet::Experiment(name) = group {
                 self.experiments.insert(Arc::clone(name));
             }
             let of_group = self.groups.entry(group.clone()).or_default();
@@ -359,7 +359,7 @@ impl RunIndex {
             }
             if of_group.runs.is_empty() {
                 self.groups.remove(group);
-                if let Group::Experiment(name) = group {
+                if let Facet::Experiment(name) = group {
                     self.experiments.remove(name);
                 }
             }

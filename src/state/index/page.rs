@@ -6,7 +6,7 @@
 use std::{cmp::Ordering, cmp::Reverse, ops::Bound};
 
 use super::{
-    By, ByStart, Counts, Direction, Entry, Group, GroupRuns, Keys, PageToken, Row, RunIndex, Slot, Sort,
+    By, ByStart, Counts, Direction, Entry, Facet, FacetRuns, Keys, PageToken, Row, RunIndex, Slot, Sort,
     SortKey,
     order::{Start, Value, bad_token},
     place,
@@ -25,7 +25,7 @@ pub struct ListQuery {
     /// Only runs whose name, id, job id or tags hold this, whatever the case.
     pub text: Option<String>,
     /// Only runs that are in all of these.
-    pub groups: Vec<Group>,
+    pub groups: Vec<Facet>,
     /// Only runs that started at this time or later.
     pub started_after: Option<Timestamp>,
     /// Only runs that started before this time.
@@ -143,7 +143,7 @@ impl RunIndex {
             _ if !query.only_groups() => return None,
             [] => (self.counts(), &self.all),
             [one] if query.sort.key == SortKey::StartTime => {
-                let GroupRuns { runs, counts } = self.groups.get(one)?;
+                let FacetRuns { runs, counts } = self.groups.get(one)?;
                 (*counts, runs)
             }
             _ => return None,

@@ -104,7 +104,7 @@ struct Plain {
     start: i64,
     status: RunStatus,
     name: String,
-    groups: BTreeSet<Group>,
+    groups: BTreeSet<Facet>,
     duration: Option<i64>,
     trashed: bool,
     loss: Option<f64>,
@@ -116,11 +116,11 @@ fn query() -> impl Strategy<Value = ListQuery> {
     let statuses = prop::collection::vec(prop::sample::select(RunStatus::ALL), 0..3);
     let groups = prop::collection::vec(
         prop::sample::select(vec![
-            Group::Experiment("e0".into()),
-            Group::Experiment("e9".into()),
-            Group::Job("j0".into()),
-            Group::Tag("t:0".into()),
-            Group::Tag("u:1".into()),
+            Facet::Experiment("e0".into()),
+            Facet::Experiment("e9".into()),
+            Facet::Job("j0".into()),
+            Facet::Tag("t:0".into()),
+            Facet::Tag("u:1".into()),
         ]),
         0..3,
     );
@@ -147,8 +147,8 @@ fn plainly(runs: &BTreeMap<RunId, Plain>, query: &ListQuery) -> (Vec<RunId>, usi
     let fits = |(id, run): &(&RunId, &Plain)| {
         let texts = format!("{}\n{id}\n{}", run.name.to_lowercase(), {
             let words = run.groups.iter().filter_map(|g| match g {
-                Group::Job(text) | Group::Tag(text) => Some(text.to_string()),
-                Group::Experiment(_) => None,
+                Facet::Job(text) | Facet::Tag(text) => Some(text.to_string()),
+                Facet::Experiment(_) => None,
             });
             words.collect::<Vec<_>>().join("\n")
         });
@@ -209,8 +209,8 @@ proptest! {
                         start,
                         status,
                         name: name.clone(),
-                        groups: tags.iter().map(|(k, v)| Group::Tag(format!("{k}:{v}").into()))
-                            .chain([Group::Experiment(experiment.as_str().into()), Group::Job(job.as_str().into())]).collect(),
+                        groups: tags.iter().map(|(k, v)| Facet::Tag(format!("{k}:{v}").into()))
+                            .chain([Facet::Experiment(experiment.as_str().into()), Facet::Job(job.as_str().into())]).collect(),
                         duration: ended.then_some(i64::from(name.as_bytes()[5]) % 3),
                         trashed: trashed && ended,
                         loss: loss.filter(|_| ended).map(f64::from),
