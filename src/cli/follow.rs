@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use tokio::sync::Mutex;
 use tracing::{info, warn};
 
@@ -16,7 +17,7 @@ use crate::{
     model::{
         commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration},
         metrics::ReportBatch,
-        verbs::RunVerb,
+        verbs::{BeginAttempt, Begun, RunVerb},
     },
     state::{ClientError, DataDir, HttpState, StateClient},
 };
@@ -103,6 +104,28 @@ impl StateClient for Follower {
     async fn say(&self, run: &RunId, token: &Secret, verb: RunVerb) -> Result<(), ClientError> {
         let client = self.client().await?;
         self.heard(client.say(run, token, verb).await).await
+    }
+
+    async fn begin_attempt(
+        &self,
+        run: &RunId,
+        token: &Secret,
+        body: BeginAttempt,
+    ) -> Result<Begun, ClientError> {
+        let client = self.client().await?;
+        self.heard(client.begin_attempt(run, token, body).await).await
+    }
+
+    async fn append_log(
+        &self,
+        run: &RunId,
+        token: &Secret,
+        whose: (u32, u32),
+        offset: u64,
+        bytes: Bytes,
+    ) -> Result<u64, ClientError> {
+        let client = self.client().await?;
+        self.heard(client.append_log(run, token, whose, offset, bytes).await).await
     }
 
     async fn report(&self, run: &RunId, token: &Secret, batch: ReportBatch) -> Result<(), ClientError> {

@@ -8,8 +8,7 @@ use tracing::warn;
 
 use super::{
     agent::{
-        AgentError, AgentProcess, CgroupUse, FromAgent, RankSpec, StartedWorker, StopReport, ToAgent,
-        sweep_orphans,
+        AgentError, AgentProcess, CgroupUse, FromAgent, RankSpec, StartedWorker, ToAgent, sweep_orphans,
     },
     group::{GroupEvent, GroupSpec, RankExit, WorkerGroup},
     policy::Permanent,
@@ -18,6 +17,7 @@ use super::{
 };
 use crate::{
     base::{error::chain, number},
+    model::StopReport,
     state::DataDir,
 };
 

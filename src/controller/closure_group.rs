@@ -11,12 +11,12 @@ use async_trait::async_trait;
 use tokio::{sync::mpsc, time::Instant};
 
 use super::{
-    agent::StopReport,
     group::{GroupEvent, GroupSpec, RankExit, WorkerGroup},
     policy::Permanent,
     session::{Session, WorkerSession},
     words::new_worker,
 };
+use crate::model::StopReport;
 
 /// A train function: one call a rank. It leaves when a report's answer says stop.
 pub type TrainFn =

@@ -4,8 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use super::{agent::StopReport, policy::Permanent, session::Session};
-use crate::{base::RunId, model::verbs::NewWorker};
+use super::{policy::Permanent, session::Session};
+use crate::{
+    base::RunId,
+    model::{StopReport, verbs::NewWorker},
+};
 
 /// What a group is started with.
 #[derive(Clone, Debug)]

@@ -4,7 +4,6 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    agent::StopReport,
     group::RankExit,
     policy::{Decision, FailurePolicy, Permanent},
     steps::{Effect, Input, Outcome},
@@ -13,7 +12,7 @@ use super::{
 use crate::{
     base::{AttemptId, Timestamp},
     model::{
-        AttemptStatus, ControllerState, EndReason, Exit, FirstFailure, RunStatus, WorkerStatus,
+        AttemptStatus, ControllerState, EndReason, Exit, FirstFailure, RunStatus, StopReport, WorkerStatus,
         failure::Consequence,
         verbs::{
             AttemptRunning, BeginAttempt, EndAttempt, EndRun, NewWorker, RunVerb, SetState, WorkerChange,
@@ -173,7 +172,10 @@ impl Machine {
         let Some(attempt) = &mut self.attempt else { return };
         attempt.workers = workers.iter().map(|w| (w.world_rank, None)).collect();
         attempt.pids = workers.iter().filter_map(|w| Some((w.world_rank, w.pid?))).collect();
-        effects.push(Effect::Say(RunVerb::AttemptRunning(attempt.id.clone(), AttemptRunning { workers })));
+        effects.push(Effect::Say(RunVerb::AttemptRunning(
+            attempt.id.clone(),
+            AttemptRunning { workers, master_address: None },
+        )));
         self.start_failures_in_a_row = 0;
         if self.state == State::Scheduling {
             self.enter(State::Running, None, effects);
@@ -182,8 +184,12 @@ impl Machine {
 
     fn start_failed(&mut self, message: String, permanent: Permanent, effects: &mut Vec<Effect>) {
         self.start_failures_in_a_row += 1;
-        let end =
-            |status, end_reason| EndAttempt { status, end_reason, status_detail: Some(message.clone()) };
+        let end = |status, end_reason| EndAttempt {
+            status,
+            end_reason,
+            status_detail: Some(message.clone()),
+            stop_report: None,
+        };
         if let State::ShuttingDown(outcome) = self.state.clone() {
             self.close(end(AttemptStatus::Aborted, EndReason::Stopped), effects);
             self.finish(outcome, effects);
@@ -393,5 +399,5 @@ impl Machine {
 }
 
 fn end(status: AttemptStatus, end_reason: EndReason, status_detail: Option<String>) -> EndAttempt {
-    EndAttempt { status, end_reason, status_detail }
+    EndAttempt { status, end_reason, status_detail, stop_report: None }
 }

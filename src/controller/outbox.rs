@@ -265,6 +265,7 @@ impl Delivery {
             controller_token,
             time_ms: Some(self.clock.now()),
             progress: None,
+            demand: None,
         };
         match self.client.heartbeat(beat).await {
             Ok(HeartbeatAnswer { stop_requested, stop_reason, grace_period_ms, problem, .. }) => {

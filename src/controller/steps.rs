@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use super::{agent::StopReport, group::RankExit, policy::Permanent, words::Evidence};
-use crate::model::verbs::{NewWorker, RunVerb};
+use super::{group::RankExit, policy::Permanent, words::Evidence};
+use crate::model::{
+    StopReport,
+    verbs::{NewWorker, RunVerb},
+};
 
 /// What happens.
 #[derive(Clone, Debug)]

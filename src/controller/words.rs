@@ -1,7 +1,10 @@
 //! What the controller says in words about workers: how one failed, how a tree ended.
 
-use super::{agent::StopReport, group::RankExit};
-use crate::{base::ActorId, model::verbs::NewWorker};
+use super::group::RankExit;
+use crate::{
+    base::ActorId,
+    model::{StopReport, verbs::NewWorker},
+};
 
 /// What a failed rank left behind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

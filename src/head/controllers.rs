@@ -21,7 +21,7 @@ use crate::{
     model::{
         commands::{HeartbeatAnswer, Heartbeats},
         metrics::ReportBatch,
-        verbs::{AttemptRunning, BeginAttempt, EndAttempt, EndRun, RunVerb, SetState, WorkerChanges},
+        verbs::{AttemptRunning, BeginAttempt, Begun, EndAttempt, EndRun, RunVerb, SetState, WorkerChanges},
         view::TrainRun,
     },
 };
@@ -53,7 +53,7 @@ pub(super) async fn set_state(
 
 /// The answer to a new attempt.
 #[derive(Serialize, ToSchema)]
-pub(super) struct Begun {
+pub(super) struct AttemptBegun {
     /// The attempt.
     attempt: BegunAttempt,
     /// The run.
@@ -66,11 +66,14 @@ pub(super) struct Begun {
 pub(super) struct BegunAttempt {
     /// The id that the controller chose.
     attempt_id: AttemptId,
+    /// What it got.
+    #[serde(flatten)]
+    got: Begun,
 }
 
 /// A worker group is being placed. The same attempt id again is the same attempt.
 #[utoipa::path(post, path = "/api/train/runs/{run_id}/attempts", tag = "controller", params(("run_id" = RunId, Path)),
-    responses((status = 201, body = inline(Begun)), AnyProblem, WriteProblem))]
+    responses((status = 201, body = inline(AttemptBegun)), AnyProblem, WriteProblem))]
 pub(super) async fn begin_attempt(
     State(head): State<Head>,
     ApiPath(run): ApiPath<RunId>,
@@ -78,8 +81,9 @@ pub(super) async fn begin_attempt(
     ApiJson(body): ApiJson<BeginAttempt>,
 ) -> Result<Response, Problem> {
     let attempt_id = body.attempt_id.clone();
+    let got = Begun { num_workers: body.num_workers, reservation: Vec::new() };
     let ack = head.state.say(&run, &token, RunVerb::BeginAttempt(body)).await?;
-    let begun = Begun { attempt: BegunAttempt { attempt_id }, run: raw(&ack)? };
+    let begun = AttemptBegun { attempt: BegunAttempt { attempt_id, got }, run: raw(&ack)? };
     Ok((StatusCode::CREATED, Json(begun)).into_response())
 }
 

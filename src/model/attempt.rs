@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
 use super::{closed_enum::closed_enum, ledger::Bundle, refusal::Refusal, worker::Worker};
 use crate::base::{AttemptId, Timestamp};
 
@@ -89,6 +92,20 @@ pub enum Budget {
     Controller,
     /// `max_preemption_failures`.
     Preemption,
+}
+
+/// How the tree of an attempt ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StopReport {
+    /// The processes that were there when the end began, or appeared later, and are gone.
+    #[schema(max_items = 10_000)]
+    pub processes_ended: Vec<u32>,
+    /// Whether any of them had to be killed.
+    pub forced: bool,
+    /// Processes that not even SIGKILL ended in time.
+    #[schema(max_items = 10_000)]
+    pub left: Vec<u32>,
 }
 
 /// One life of one worker group. Its size is fixed for its life.

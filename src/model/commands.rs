@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::{
-    ProcessIdentity,
+    NumFailures, ProcessIdentity,
+    ledger::Demand,
     names::{check_document, check_name, check_tags},
 };
 use crate::base::{ActorId, Invalid, RunId, Secret, Timestamp, limits, number};
@@ -54,6 +55,10 @@ pub struct RegisterRun {
     /// Take the run over from a controller that is believed alive.
     #[serde(default)]
     pub takeover: bool,
+    /// Go on with a run that ended as ERRORED or ABORTED, or whose controller is gone, in its own record: its attempts
+    /// and what its failure budgets were charged with stay. Needs the `id`.
+    #[serde(default)]
+    pub resume: bool,
 }
 
 /// Who drives a run.
@@ -103,6 +108,7 @@ impl RegisterRun {
             tags: BTreeMap::new(),
             start_time_ms: None,
             takeover: false,
+            resume: false,
         }
     }
 
@@ -166,6 +172,10 @@ pub struct Registration {
     pub epoch: u32,
     /// Whether the run is new, or this was a retry.
     pub created: bool,
+    /// How many attempts it has had: the ordinal of the next one.
+    pub num_attempts: u32,
+    /// What its failure budgets were charged with.
+    pub num_failures: NumFailures,
 }
 
 /// The answer to one run of a heartbeat.
@@ -181,6 +191,9 @@ pub struct HeartbeatAnswer {
     pub stop_reason: Option<String>,
     /// Grace in place of the run's own.
     pub grace_period_ms: Option<u64>,
+    /// Answer to `demand`: how many workers the run can have now, what it has counted in; less than its minimum if it has
+    /// to wait.
+    pub fits: Option<u32>,
     /// Why the heartbeat was refused, as the slug of a problem: `stale-controller`, `run-not-found`, `run-ended`,
     /// `wrong-token`.
     pub problem: Option<String>,
@@ -241,6 +254,9 @@ pub struct Heartbeat {
     /// How far the run is, for controllers that report no metrics.
     #[serde(default)]
     pub progress: Option<HeartbeatProgress>,
+    /// What the run would like to have, if that is not fixed or it waits for it. The answer says how much of it is there.
+    #[serde(default)]
+    pub demand: Option<Demand>,
 }
 
 /// How far a run is.

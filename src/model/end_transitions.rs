@@ -295,7 +295,7 @@ mod tests {
             }
             Op::Running(n) => {
                 let workers = (0..n).map(worker).collect();
-                record.attempt_running(&newest, AttemptRunning { workers }, now, trail)
+                record.attempt_running(&newest, AttemptRunning { workers, master_address: None }, now, trail)
             }
             Op::Kill(attempt, world_rank) => {
                 let id =
@@ -305,7 +305,7 @@ mod tests {
             }
             Op::EndAttempt(status, end_reason) => record.end_attempt(
                 &newest,
-                EndAttempt { status, end_reason, status_detail: None },
+                EndAttempt { status, end_reason, status_detail: None, stop_report: None },
                 now,
                 trail,
             ),

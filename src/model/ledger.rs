@@ -86,6 +86,25 @@ pub fn check_resources(field: &str, resources: &Resources) -> Result<(), Invalid
     Ok(())
 }
 
+/// What a run would like to have.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Demand {
+    /// With fewer workers it does not run.
+    #[schema(minimum = 1, maximum = 10_000)]
+    pub min_workers: u32,
+    /// It has no use for more.
+    #[schema(minimum = 1, maximum = 10_000)]
+    pub max_workers: u32,
+    /// What each worker needs.
+    #[schema(value_type = Object)]
+    pub resources_per_worker: Resources,
+    /// The only nodes that its workers may be placed on; any if it is empty.
+    #[serde(default)]
+    #[schema(max_items = 10_000)]
+    pub node_ids: Vec<String>,
+}
+
 /// What is reserved for one worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Bundle {

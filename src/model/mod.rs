@@ -33,11 +33,11 @@ pub mod verbs;
 pub mod view;
 pub mod worker;
 
-pub use attempt::{Attempt, AttemptStatus, EndReason};
+pub use attempt::{Attempt, AttemptStatus, EndReason, StopReport};
 pub use event::{Actor, Event, EventKind, Trail};
 pub use failure::FirstFailure;
 pub use phase::{ControllerState, Phase, RunStatus};
 pub use process::ProcessIdentity;
-pub use record::RunRecord;
+pub use record::{NumFailures, RunRecord};
 pub use refusal::Refusal;
 pub use worker::{Exit, Worker, WorkerStatus};

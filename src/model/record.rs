@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     Attempt, Phase, Refusal, RunStatus, WorkerStatus,
@@ -23,7 +23,7 @@ pub struct RunRecord {
 }
 
 /// How many failures each budget was charged with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct NumFailures {
     /// Workers failed or hung.
     pub worker: u32,

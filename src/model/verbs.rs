@@ -5,9 +5,9 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::{
-    AttemptStatus, ControllerState, EndReason, Exit, FirstFailure, RunStatus, WorkerStatus,
+    AttemptStatus, ControllerState, EndReason, Exit, FirstFailure, RunStatus, StopReport, WorkerStatus,
     commands::check_time,
-    ledger::{NodeOffer, Resources, check_resources},
+    ledger::{Bundle, NodeOffer, Resources, check_resources},
     names::{check_document, check_name},
 };
 use crate::base::{ActorId, AttemptId, Invalid, Timestamp, limits};
@@ -79,13 +79,39 @@ pub struct BeginAttempt {
     #[serde(default)]
     #[schema(max_items = 10_000)]
     pub nodes: Vec<NodeOffer>,
+    /// With fewer workers than `num_workers` the attempt begins too, as long as these many fit; its size is then what
+    /// fits. `num_workers` itself if it is missing.
+    #[serde(default)]
+    #[schema(minimum = 1, maximum = 10_000)]
+    pub min_workers: Option<u32>,
+    /// The only nodes that workers may be placed on; any if it is empty.
+    #[serde(default)]
+    #[schema(max_items = 10_000)]
+    pub node_ids: Vec<String>,
+}
+
+/// What a new attempt got.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Begun {
+    /// Its size.
+    pub num_workers: u32,
+    /// What is reserved for each worker; empty if nothing was asked for.
+    pub reservation: Vec<Bundle>,
 }
 
 impl BeginAttempt {
     /// An attempt for which nothing is reserved.
     #[must_use]
     pub fn unreserved(attempt_id: AttemptId, num_workers: u32, status_detail: Option<String>) -> Self {
-        Self { attempt_id, num_workers, status_detail, resources_per_worker: None, nodes: Vec::new() }
+        Self {
+            attempt_id,
+            num_workers,
+            status_detail,
+            resources_per_worker: None,
+            nodes: Vec::new(),
+            min_workers: None,
+            node_ids: Vec::new(),
+        }
     }
 
     /// Checks every rule of a new attempt.
@@ -116,6 +142,10 @@ pub struct AttemptRunning {
     /// All of its workers.
     #[schema(max_items = 10_000)]
     pub workers: Vec<NewWorker>,
+    /// Where rank 0 listens for the others, `127.0.0.1:43017`.
+    #[serde(default)]
+    #[schema(max_length = 256)]
+    pub master_address: Option<String>,
 }
 
 /// A worker as its controller placed it.
@@ -226,6 +256,9 @@ pub struct EndAttempt {
     /// One sentence about it.
     #[serde(default)]
     pub status_detail: Option<String>,
+    /// What became of its processes, if its controller owned them.
+    #[serde(default)]
+    pub stop_report: Option<StopReport>,
 }
 
 /// The run ended.

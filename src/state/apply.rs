@@ -128,8 +128,16 @@ impl WorkingSet {
             }
             Some(_) => return Err(Refusal::RunExists(id.clone()).into()),
         };
-        let name = self.records.get(id).map(|r| r.run.name.clone()).unwrap_or_default();
-        Ok(Registration { run_id: id.clone(), name, token: token(&self.key, epoch), epoch, created })
+        let record = self.records.get(id).ok_or_else(|| Refusal::RunNotFound(id.clone()))?;
+        Ok(Registration {
+            run_id: id.clone(),
+            name: record.run.name.clone(),
+            token: token(&self.key, epoch),
+            epoch,
+            created,
+            num_attempts: u32::try_from(record.attempts.len()).unwrap_or(u32::MAX),
+            num_failures: record.num_failures(),
+        })
     }
 
     fn verb(
@@ -281,7 +289,7 @@ impl WorkingSet {
     }
 
     fn heartbeat(&mut self, beat: Heartbeat, group: &mut Group, around: Around<'_>) -> HeartbeatAnswer {
-        let Heartbeat { run_id, controller_token, time_ms, progress } = beat;
+        let Heartbeat { run_id, controller_token, time_ms, progress, demand: _ } = beat;
         let problem = self.authorized(&run_id, &controller_token).err();
         if problem.is_none() {
             self.heard_of(&run_id, time_ms, "the controller was heard of again", group, around);
@@ -299,6 +307,7 @@ impl WorkingSet {
             stop_requested: stop.is_some(),
             stop_reason: stop.and_then(|s| s.reason.clone()),
             grace_period_ms: stop.and_then(|s| s.grace_period_ms),
+            fits: None,
             problem: problem.or(ended).map(|p| slug(&p).to_owned()),
             run_id,
         }

@@ -1,6 +1,7 @@
 //! The `StateClient` trait: how a controller talks to the state, in process or over HTTP.
 
 use async_trait::async_trait;
+use bytes::Bytes;
 
 use super::{StateError, StateHandle};
 use crate::{
@@ -8,7 +9,7 @@ use crate::{
     model::{
         commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration},
         metrics::ReportBatch,
-        verbs::RunVerb,
+        verbs::{BeginAttempt, Begun, RunVerb},
     },
 };
 
@@ -35,6 +36,22 @@ pub trait StateClient: Send + Sync + std::fmt::Debug {
     async fn register(&self, body: RegisterRun) -> Result<Registration, ClientError>;
     /// Says something about a run.
     async fn say(&self, run: &RunId, token: &Secret, verb: RunVerb) -> Result<(), ClientError>;
+    /// Begins an attempt and says what it got.
+    async fn begin_attempt(
+        &self,
+        run: &RunId,
+        token: &Secret,
+        body: BeginAttempt,
+    ) -> Result<Begun, ClientError>;
+    /// Appends bytes that begin at `offset` to the log of an attempt's rank; how long it is after that.
+    async fn append_log(
+        &self,
+        run: &RunId,
+        token: &Secret,
+        whose: (u32, u32),
+        offset: u64,
+        bytes: Bytes,
+    ) -> Result<u64, ClientError>;
     /// Stores metrics of a run.
     async fn report(&self, run: &RunId, token: &Secret, batch: ReportBatch) -> Result<(), ClientError>;
     /// Says that its controller lives.
@@ -50,6 +67,28 @@ impl StateClient for StateHandle {
     async fn say(&self, run: &RunId, token: &Secret, verb: RunVerb) -> Result<(), ClientError> {
         Self::say(self, run, token, verb).await?;
         Ok(())
+    }
+
+    async fn begin_attempt(
+        &self,
+        run: &RunId,
+        token: &Secret,
+        body: BeginAttempt,
+    ) -> Result<Begun, ClientError> {
+        let num_workers = body.num_workers;
+        Self::say(self, run, token, RunVerb::BeginAttempt(body)).await?;
+        Ok(Begun { num_workers, reservation: Vec::new() })
+    }
+
+    async fn append_log(
+        &self,
+        run: &RunId,
+        token: &Secret,
+        whose: (u32, u32),
+        offset: u64,
+        bytes: Bytes,
+    ) -> Result<u64, ClientError> {
+        Ok(Self::append_log(self, run, token, whose, offset, bytes).await?)
     }
 
     async fn report(&self, run: &RunId, token: &Secret, batch: ReportBatch) -> Result<(), ClientError> {

@@ -3,16 +3,18 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use reqwest::{Client, Method, Response, StatusCode};
+use bytes::Bytes;
+use reqwest::{Client, Method, Response, StatusCode, header::CONTENT_TYPE};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{ClientError, StateClient};
 use crate::{
     base::{RunId, Secret, error::chain, http},
     model::{
+        NumFailures,
         commands::{Heartbeat, HeartbeatAnswer, Heartbeats, RegisterRun, Registration},
         metrics::ReportBatch,
-        verbs::RunVerb,
+        verbs::{BeginAttempt, Begun, RunVerb},
     },
 };
 
@@ -57,6 +59,8 @@ struct Registered {
 struct RegisteredRun {
     id: RunId,
     name: String,
+    num_attempts: u32,
+    num_failures: NumFailures,
 }
 
 #[derive(Deserialize)]
@@ -189,7 +193,15 @@ impl HttpState {
 impl StateClient for HttpState {
     async fn register(&self, body: RegisterRun) -> Result<Registration, ClientError> {
         let Registered { run, controller_token, epoch } = self.post("/api/train/runs", None, &body).await?;
-        Ok(Registration { run_id: run.id, name: run.name, token: controller_token, epoch, created: true })
+        Ok(Registration {
+            run_id: run.id,
+            name: run.name,
+            token: controller_token,
+            epoch,
+            created: true,
+            num_attempts: run.num_attempts,
+            num_failures: run.num_failures,
+        })
     }
 
     async fn say(&self, run: &RunId, token: &Secret, verb: RunVerb) -> Result<(), ClientError> {
@@ -210,6 +222,41 @@ impl StateClient for HttpState {
             RunVerb::End(body) => self.post(&at("end"), token, &body).await,
         }?;
         Ok(())
+    }
+
+    async fn begin_attempt(
+        &self,
+        run: &RunId,
+        token: &Secret,
+        body: BeginAttempt,
+    ) -> Result<Begun, ClientError> {
+        #[derive(Deserialize)]
+        struct Answer {
+            attempt: Begun,
+        }
+        let path = format!("/api/train/runs/{run}/attempts");
+        Ok(self.post::<Answer>(&path, Some(token), &body).await?.attempt)
+    }
+
+    async fn append_log(
+        &self,
+        run: &RunId,
+        token: &Secret,
+        (attempt, rank): (u32, u32),
+        offset: u64,
+        bytes: Bytes,
+    ) -> Result<u64, ClientError> {
+        #[derive(Deserialize)]
+        struct Answer {
+            size_bytes: u64,
+        }
+        let url = format!("{}/api/train/runs/{run}/logs/{attempt}/{rank}?offset={offset}", self.base);
+        let request = self.http.request(Method::PUT, url).bearer_auth(token.expose()).body(bytes);
+        let request = request.header(CONTENT_TYPE, "application/octet-stream");
+        let response = request.send().await.map_err(|e| ClientError::Unreachable(chain(&e)))?;
+        let answer: Answer =
+            Self::accepted(response).await?.json().await.map_err(|e| ClientError::Unreachable(chain(&e)))?;
+        Ok(answer.size_bytes)
     }
 
     async fn report(&self, run: &RunId, token: &Secret, batch: ReportBatch) -> Result<(), ClientError> {

@@ -16,9 +16,10 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
 use tokio::time::timeout;
 use trainhead::controller::agent::{
-    AgentError, AgentProcess, CgroupUse, FromAgent, RankSpec, StopReport, ToAgent, sweep_orphans,
+    AgentError, AgentProcess, CgroupUse, FromAgent, RankSpec, ToAgent, sweep_orphans,
 };
 use trainhead::controller::process::become_subreaper;
+use trainhead::model::StopReport;
 
 const TRAINHEAD: &str = env!("CARGO_BIN_EXE_trainhead");
 const LIMIT: Duration = Duration::from_secs(20);

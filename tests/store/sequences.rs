@@ -188,8 +188,13 @@ impl World {
             }
             Op::Heartbeat(run) => {
                 if let Some(token) = self.tokens[run].clone() {
-                    let beat =
-                        Heartbeat { run_id: id(run), controller_token: token, time_ms: None, progress: None };
+                    let beat = Heartbeat {
+                        run_id: id(run),
+                        controller_token: token,
+                        time_ms: None,
+                        progress: None,
+                        demand: None,
+                    };
                     self.state.heartbeats(vec![beat]).await.unwrap();
                 }
             }

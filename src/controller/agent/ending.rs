@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::cgroup::Cgroup;
-use super::protocol::StopReport;
 use super::tree::{Process, descendants};
 use crate::controller::process;
+use crate::model::StopReport;
 
 /// What processes that a finished group left behind get between the stop signal and SIGKILL.
 pub(super) const LEFTOVER_GRACE: Duration = Duration::from_secs(2);

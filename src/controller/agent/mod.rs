@@ -16,7 +16,7 @@ pub use cgroup::usable_cgroup;
 pub use client::{AgentError, AgentProcess};
 pub use protocol::{
     CgroupUse, FromAgent, MAX_MESSAGE_BYTES, PROTOCOL_VERSION, ProtocolError, RankSpec, StartedWorker,
-    StopReport, ToAgent,
+    ToAgent,
 };
 pub use serve::serve;
 pub use tree::{Swept, sweep_orphans};

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::model::StopReport;
+
 /// Raised when a message changes its meaning. Both sides are the same binary unless it was replaced during a run.
 pub const PROTOCOL_VERSION: u32 = 1;
 
@@ -140,17 +142,6 @@ pub struct StartedWorker {
     pub rank: u32,
     /// Its process id, which is also its process group's.
     pub pid: u32,
-}
-
-/// How the tree of an attempt ended.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StopReport {
-    /// The processes that were there when the end began, or appeared later, and are gone.
-    pub processes_ended: Vec<u32>,
-    /// Whether any of them had to be killed.
-    pub forced: bool,
-    /// Processes that not even SIGKILL ended in time.
-    pub left: Vec<u32>,
 }
 
 /// Why a line is not a message.
