@@ -13,9 +13,7 @@ use std::{
 use serde_json::Map;
 use trainhead::{
     base::{RunId, SystemClock},
-    controller::{
-        ClosureGroup, ControllerOptions, FailurePolicy, TrainController, WorkerSession, default_stop_signal,
-    },
+    controller::{ClosureGroup, ControllerOptions, TrainController, WorkerSession},
     state::{DataDir, StateOptions, start},
 };
 
@@ -83,21 +81,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let reduce = Arc::new(AllReduce { barrier: Barrier::new(RANKS), sum: Mutex::default() });
     let group = ClosureGroup::new(move |session| train(&session, &reduce));
     let options = ControllerOptions {
-        run_id: RunId::generate(),
         name: Some("linear".to_owned()),
-        experiment: None,
         tags: [("language".to_owned(), "rust".to_owned())].into(),
         settings: Map::from_iter([("epochs".to_owned(), EPOCHS.into())]),
-        num_workers: u32::try_from(RANKS)?,
-        failures: FailurePolicy::default(),
-        stop_signal: default_stop_signal(),
         grace: Duration::from_secs(5),
-        lease_ttl: Duration::from_secs(30),
-        heartbeat: Duration::from_millis(250),
-        data_dir,
-        session_socket: None,
-        process: None,
-        clock: Arc::new(SystemClock::new()),
+        ..ControllerOptions::new(
+            RunId::generate(),
+            u32::try_from(RANKS)?,
+            data_dir,
+            Arc::new(SystemClock::new()),
+        )
     };
     let result = TrainController::new(options, Arc::new(state), group)?.run().await;
     println!("{}", serde_json::to_string_pretty(&result)?);

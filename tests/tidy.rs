@@ -21,9 +21,10 @@ fn sources() -> Vec<(String, PathBuf, String)> {
     fn walk(dir: &Path, out: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(dir).unwrap() {
             let path = entry.unwrap().path();
-            if path.is_dir() {
+            // A directory of tests is as what stands below `#[cfg(test)]`.
+            if path.is_dir() && !path.ends_with("tests") {
                 walk(&path, out);
-            } else if path.extension().is_some_and(|e| e == "rs") {
+            } else if path.is_file() && path.extension().is_some_and(|e| e == "rs") {
                 out.push(path);
             }
         }

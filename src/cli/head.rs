@@ -124,6 +124,13 @@ impl Head {
         }
     }
 
+    /// It is not needed any more.
+    pub(super) async fn leave(self) {
+        if let Self::Embedded(head) = self {
+            head.shutdown().await;
+        }
+    }
+
     /// Its address.
     pub(super) fn url(&self) -> &str {
         match self {

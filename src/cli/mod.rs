@@ -7,6 +7,7 @@ mod doctor;
 mod follow;
 mod gc;
 mod head;
+mod notify;
 mod options;
 mod output;
 mod run;

@@ -23,9 +23,7 @@ pub(super) async fn with_head<T>(
 ) -> anyhow::Result<T> {
     let head = Head::find_or_embed(global, Port::Exactly(0), Published::No).await?;
     let result = command(&HttpState::new(head.url())?).await;
-    if let Head::Embedded(embedded) = head {
-        embedded.shutdown().await;
-    }
+    head.leave().await;
     result
 }
 
@@ -216,7 +214,7 @@ pub(super) async fn abort(global: &Global, args: &Abort) -> anyhow::Result<ExitC
 }
 
 /// The run that is meant: by id, by name (the newest of that name), or by the beginning of its id.
-async fn find(http: &HttpState, wanted: &str) -> anyhow::Result<Value> {
+pub(super) async fn find(http: &HttpState, wanted: &str) -> anyhow::Result<Value> {
     let query = [("q", wanted.to_owned()), ("page_size", "1000".to_owned())];
     let list: Value = http.get("/api/train/runs", &query).await?;
     let runs = array(&list, "train_runs");

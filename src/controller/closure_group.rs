@@ -79,7 +79,12 @@ impl ClosureGroup {
             };
             let code = Some(i32::from(message.is_some()));
             // The controller is gone: nobody to tell.
-            let _ = events.blocking_send(GroupEvent::Exited(RankExit { rank, code, signal: None, message }));
+            let _ = events.blocking_send(GroupEvent::Exited(RankExit {
+                rank,
+                code,
+                message,
+                ..RankExit::default()
+            }));
         })?;
         Ok(())
     }
@@ -93,7 +98,7 @@ impl ClosureGroup {
 
 #[async_trait]
 impl WorkerGroup for ClosureGroup {
-    async fn start(&mut self, spec: GroupSpec) {
+    fn start(&mut self, spec: GroupSpec) {
         // A channel of its own for each attempt: a thread of an earlier one that was given up is not heard any more.
         let room = usize::try_from(spec.num_workers).unwrap_or(1).max(1);
         (self.sender, self.events) = mpsc::channel(room);
@@ -108,7 +113,8 @@ impl WorkerGroup for ClosureGroup {
             match started {
                 Ok(()) => {
                     self.running.insert(rank);
-                    workers.insert(rank, new_worker(rank, None, &self.host));
+                    let reserved = spec.reservation.iter().find(|bundle| bundle.world_rank == rank);
+                    workers.insert(rank, new_worker(rank, None, &self.host, reserved));
                 }
                 Err(e) => {
                     spec.session.request_stop();
@@ -119,7 +125,8 @@ impl WorkerGroup for ClosureGroup {
                 }
             }
         }
-        self.first = Some(GroupEvent::Started(workers.into_values().collect()));
+        let workers = workers.into_values().collect();
+        self.first = Some(GroupEvent::Started { workers, master_address: None });
     }
 
     async fn event(&mut self) -> GroupEvent {
@@ -151,23 +158,19 @@ impl WorkerGroup for ClosureGroup {
         }
     }
 
-    async fn clear_away(&mut self) -> StopReport {
-        // A thread leaves nothing.
-        StopReport::default()
-    }
-
-    async fn signal(&mut self, _signal: i32) {
+    fn signal(&mut self, _signal: i32) {
         // Threads get no signals of their own.
     }
 
-    async fn shutdown(&mut self, _signal: i32, grace: Duration) {
+    fn shutdown(&mut self, _signal: i32, grace: Duration) {
         if let Some(session) = &self.session {
             session.request_stop();
         }
-        self.deadline = Some(Instant::now() + grace);
+        let at = Instant::now() + grace;
+        self.deadline = Some(self.deadline.map_or(at, |known| known.min(at)));
     }
 
-    async fn abort(&mut self) {
-        self.shutdown(0, Duration::ZERO).await;
+    fn abort(&mut self) {
+        self.shutdown(0, Duration::ZERO);
     }
 }

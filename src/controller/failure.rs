@@ -9,7 +9,6 @@ use std::{
 
 use serde_json::Value;
 
-use super::words::Evidence;
 use crate::base::tail::last_lines_offset;
 
 const LINES: usize = 50;
@@ -17,12 +16,31 @@ const LINES: usize = 50;
 const BYTES: u64 = 16 * 1024;
 const ERROR_FILE_BYTES: u64 = 1024 * 1024;
 
+/// What a failed rank left behind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Evidence {
+    pub(super) log_tail: Vec<String>,
+    /// What the rank itself said was wrong.
+    pub(super) message: Option<String>,
+}
+
+/// Whether a rank's last lines say that somebody holds this port.
+pub(super) fn names_taken_port(log_tail: &[String], port: u16) -> bool {
+    let port = port.to_string();
+    let names_it = |line: &String| line.split(|c: char| !c.is_ascii_digit()).any(|number| number == port);
+    let taken = |line: &String| {
+        let line = line.to_ascii_lowercase();
+        line.contains("eaddrinuse") || line.contains("address already in use")
+    };
+    log_tail.iter().any(taken) && log_tail.iter().any(names_it)
+}
+
 /// Reads what a rank left; what cannot be read is left out.
 pub(super) fn evidence(log: &Path, error_file: &Path) -> Evidence {
     Evidence { log_tail: log_tail(log).unwrap_or_default(), message: error_message(error_file) }
 }
 
-fn log_tail(path: &Path) -> std::io::Result<Vec<String>> {
+pub(super) fn log_tail(path: &Path) -> std::io::Result<Vec<String>> {
     let mut file = File::open(path)?;
     let size = file.metadata()?.len();
     let start = last_lines_offset(&file, LINES)?.max(size.saturating_sub(BYTES));
@@ -70,5 +88,14 @@ mod tests {
         assert_eq!(found.log_tail.get(LINES - 2..).unwrap(), ["100%", "ValueError: b\u{fffd}oom"]);
         assert_eq!(found.message.as_deref(), Some("ValueError: boom"));
         assert_eq!(evidence(&dir.path().join("none"), &dir.path().join("none")), Evidence::default());
+    }
+
+    #[test]
+    fn a_port_that_is_taken_is_recognised_by_its_number() {
+        let torch = "The server socket has failed to listen on any local network address. port: 29500, useIpv6: false, \
+                     code: -98, name: EADDRINUSE, message: address already in use";
+        assert!(names_taken_port(&[torch.to_owned()], 29_500));
+        assert!(!names_taken_port(&[torch.to_owned()], 2950));
+        assert!(!names_taken_port(&["port 29500 answers".to_owned()], 29_500));
     }
 }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::{policy::Permanent, session::Session};
 use crate::{
     base::RunId,
-    model::{StopReport, verbs::NewWorker},
+    model::{StopReport, ledger::Bundle, verbs::NewWorker},
 };
 
 /// What a group is started with.
@@ -23,6 +23,10 @@ pub struct GroupSpec {
     pub max_restarts: i64,
     /// Size of the group.
     pub num_workers: u32,
+    /// What is reserved for each rank; empty if nothing is.
+    pub reservation: Vec<Bundle>,
+    /// What a worker gets between the stop signal and SIGKILL, for it to know.
+    pub grace: Duration,
     /// Where its workers report.
     pub session: Arc<Session>,
 }
@@ -31,7 +35,12 @@ pub struct GroupSpec {
 #[derive(Clone, Debug)]
 pub enum GroupEvent {
     /// All ranks run.
-    Started(Vec<NewWorker>),
+    Started {
+        /// One for each rank.
+        workers: Vec<NewWorker>,
+        /// Where rank 0 is to listen for the others, if the group chose that.
+        master_address: Option<String>,
+    },
     /// It could not be started; nothing of it is left.
     StartFailed {
         /// What was wrong and what to do.
@@ -43,13 +52,12 @@ pub enum GroupEvent {
     Exited(RankExit),
     /// Nothing of the group is left, but what the report says.
     Ended(StopReport),
-    /// Whoever held the workers was lost, and they with it. What is left of them is cleared away by
-    /// [`WorkerGroup::clear_away`].
-    Lost,
+    /// Whoever held the workers was lost, and they with it; nothing is left, but what the report says.
+    Lost(StopReport),
 }
 
 /// How a rank ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RankExit {
     /// World rank.
     pub rank: u32,
@@ -57,8 +65,14 @@ pub struct RankExit {
     pub code: Option<i32>,
     /// Name of the signal that ended it.
     pub signal: Option<String>,
-    /// What went wrong, where the worker itself could say (a closure's error).
+    /// What went wrong, where the worker itself could say: a closure's error, torchrun's error file.
     pub message: Option<String>,
+    /// Evidence that the kernel ended it for want of memory, as a sentence.
+    pub out_of_memory: Option<String>,
+    /// Its last log lines, if it failed and they were looked at.
+    pub log_tail: Vec<String>,
+    /// The port that was chosen for rank 0 had been taken by somebody else: another try gets another port.
+    pub port_taken: bool,
 }
 
 impl RankExit {
@@ -69,19 +83,18 @@ impl RankExit {
     }
 }
 
-/// Holds the workers of one attempt at a time.
+/// Holds the workers of one attempt at a time. Nothing here waits but [`WorkerGroup::event`], so that whoever drives a
+/// group can always be spoken to.
 #[async_trait]
 pub trait WorkerGroup: Send {
-    /// Begins to start a group. How it went is an event.
-    async fn start(&mut self, spec: GroupSpec);
+    /// Begins to start a group. How it went is an event. To be called when there is none.
+    fn start(&mut self, spec: GroupSpec);
     /// The next thing that happens. Waits for ever if no group is there. Cancel-safe.
     async fn event(&mut self) -> GroupEvent;
-    /// Clears away what a group leaves behind that ended, was lost or could not be started.
-    async fn clear_away(&mut self) -> StopReport;
     /// Passes a signal to all ranks.
-    async fn signal(&mut self, signal: i32);
-    /// Ends the group: the stop signal, then the grace, then force.
-    async fn shutdown(&mut self, signal: i32, grace: Duration);
+    fn signal(&mut self, signal: i32);
+    /// Ends the group: the stop signal, then the grace, then force. May be called again to shorten the grace.
+    fn shutdown(&mut self, signal: i32, grace: Duration);
     /// Ends the group by force, at once.
-    async fn abort(&mut self);
+    fn abort(&mut self);
 }

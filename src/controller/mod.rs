@@ -4,11 +4,16 @@
 
 pub mod agent;
 mod agent_group;
+mod callbacks;
 mod closure_group;
 mod failure;
+#[cfg(test)]
+mod fake_head;
 pub mod group;
+mod handle;
 mod last_report;
-pub mod machine;
+mod log_shipper;
+mod machine;
 mod options;
 mod outbox;
 mod policy;
@@ -16,12 +21,17 @@ pub mod process;
 mod run;
 mod session;
 mod session_server;
+mod stacks;
+mod standing;
 mod steps;
 mod words;
 
 pub use agent_group::{AgentGroup, Launch, Orphans};
+pub use callbacks::{Callback, Called, RunContext};
 pub use closure_group::{ClosureGroup, TrainFn};
-pub use options::{ControllerOptions, ControllerView, TrainResult, default_stop_signal};
-pub use policy::FailurePolicy;
-pub use run::{ControllerHandle, TrainController};
+pub use handle::ControllerHandle;
+pub use options::{AttemptSummary, ControllerOptions, ControllerView, TrainResult, default_stop_signal};
+pub use policy::{FailurePolicy, HealthPolicy, OnPreemption, ScalingPolicy, Why};
+pub use run::TrainController;
 pub use session::{ReportAnswer, Session, SessionError, WorkerSession};
+pub use standing::Notice;

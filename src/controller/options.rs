@@ -5,10 +5,18 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{last_report::LastReport, policy::FailurePolicy, process};
+use super::{
+    callbacks::Callback,
+    last_report::LastReport,
+    policy::{FailurePolicy, HealthPolicy, ScalingPolicy},
+    process,
+};
 use crate::{
-    base::{Clock, RunId},
-    model::{ControllerState, ProcessIdentity, metrics::MetricValue},
+    base::{Clock, RunId, Timestamp, limits},
+    model::{
+        AttemptStatus, ControllerState, EndReason, FirstFailure, NumFailures, ProcessIdentity, StopReport,
+        metrics::MetricValue,
+    },
     state::DataDir,
 };
 
@@ -25,10 +33,16 @@ pub struct ControllerOptions {
     pub tags: BTreeMap<String, String>,
     /// What the run is started with, for the record.
     pub settings: Map<String, Value>,
-    /// Size of the group.
-    pub num_workers: u32,
+    /// How many workers, and what each needs.
+    pub scaling: ScalingPolicy,
     /// How many failures are allowed.
     pub failures: FailurePolicy,
+    /// What is watched of a group that runs.
+    pub health: HealthPolicy,
+    /// Go on with the run of this id, which has ended, in its own record.
+    pub resume: bool,
+    /// What watches the run; see [`Callback`].
+    pub callbacks: Vec<Arc<dyn Callback>>,
     /// The stop signal.
     pub stop_signal: i32,
     /// Time between the stop signal and SIGKILL.
@@ -39,6 +53,8 @@ pub struct ControllerOptions {
     pub heartbeat: Duration,
     /// Where the run keeps its files.
     pub data_dir: DataDir,
+    /// Whether the head keeps logs elsewhere, so that it has to be sent those of the workers.
+    pub ships_logs: bool,
     /// Where workers reach their session, if they are processes.
     pub session_socket: Option<PathBuf>,
     /// Identity of this process, so that a head on the same host sees its death at once.
@@ -47,19 +63,49 @@ pub struct ControllerOptions {
     pub clock: Arc<dyn Clock>,
 }
 
+impl ControllerOptions {
+    /// A run of `num_workers` workers with the defaults of everything else.
+    #[must_use]
+    pub fn new(run_id: RunId, num_workers: u32, data_dir: DataDir, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            run_id,
+            name: None,
+            experiment: None,
+            tags: BTreeMap::new(),
+            settings: Map::new(),
+            scaling: ScalingPolicy::fixed(num_workers),
+            failures: FailurePolicy::default(),
+            health: HealthPolicy::default(),
+            resume: false,
+            callbacks: Vec::new(),
+            stop_signal: default_stop_signal(),
+            grace: Duration::from_secs(30),
+            lease_ttl: limits::LEASE_DEFAULT,
+            heartbeat: Duration::from_secs(1),
+            data_dir,
+            ships_logs: false,
+            session_socket: None,
+            process: None,
+            clock,
+        }
+    }
+}
+
 /// What the controller shows of itself while it works.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControllerView {
     /// Its state.
     pub state: ControllerState,
+    /// One sentence about it.
+    pub detail: Option<String>,
     /// Ordinal of the newest attempt.
     pub attempt: u32,
     /// Ranks that run.
     pub workers_alive: usize,
     /// Ranks of the group.
     pub workers: usize,
-    /// How often workers failed.
-    pub failures: u32,
+    /// What the failure budgets were charged with.
+    pub failures: NumFailures,
     /// What rank 0 said last.
     pub last: LastReport,
     /// The run's name as the head has it, once it is registered.
@@ -75,8 +121,16 @@ pub struct TrainResult {
     pub run_status: &'static str,
     /// Why, in one sentence.
     pub status_detail: Option<String>,
+    /// The first failure, if it was ended by one.
+    pub error: Option<FirstFailure>,
     /// How many attempts it took.
     pub num_attempts: u32,
+    /// What its failure budgets were charged with.
+    pub num_failures: NumFailures,
+    /// The attempts of this controller, oldest first: the newest ones and the first, if there were more than 1,000.
+    pub attempts: Vec<AttemptSummary>,
+    /// What rank 0 handed over at its end.
+    pub return_value: Option<Value>,
     /// How long it took, without what was left to say to the head.
     #[serde(skip)]
     pub took: Duration,
@@ -86,8 +140,30 @@ pub struct TrainResult {
     pub last_metrics: BTreeMap<String, MetricValue>,
     /// Whether the head has the whole record.
     pub delivered: bool,
-    /// The exit code for whoever started the run: 0, the first failing rank's, or 130.
+    /// The exit code for whoever started the run: 0, the first failing rank's, 130 if it was stopped, 75 if it was
+    /// preempted and is to be queued again.
     pub exit_code: u8,
+}
+
+/// How an attempt went.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AttemptSummary {
+    /// 0, 1, 2 …
+    pub ordinal: u32,
+    /// How many workers it had.
+    pub num_workers: u32,
+    /// How it ended.
+    pub status: AttemptStatus,
+    /// Why.
+    pub end_reason: EndReason,
+    /// One sentence about it.
+    pub status_detail: Option<String>,
+    /// When its placing began.
+    pub start_time_ms: Timestamp,
+    /// When nothing of it was left.
+    pub end_time_ms: Timestamp,
+    /// What became of its processes.
+    pub stop_report: Option<StopReport>,
 }
 
 /// The default stop signal.

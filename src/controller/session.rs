@@ -2,20 +2,25 @@
 //! socket by programs and directly by closures.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
+    time::Duration,
 };
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
-use super::last_report::LastReport;
+use super::{
+    last_report::LastReport,
+    policy::Why,
+    standing::{Notice, Standing},
+};
 use crate::{
     base::{Clock, Invalid, RunId, Timestamp, number},
     model::{
@@ -24,8 +29,9 @@ use crate::{
     },
 };
 
-/// Points that may wait for the head; beyond that the newest are dropped and counted. 24 bytes each and their keys.
-const WAITING_POINTS: usize = 4_000_000;
+/// Points that may wait for the outbox, which takes them as they come; beyond that the newest are dropped and counted.
+/// 24 bytes each and their keys.
+const WAITING_POINTS: usize = 500_000;
 
 /// What does not change while a run lives.
 #[derive(Clone, Debug, Serialize)]
@@ -36,8 +42,6 @@ pub struct SessionInfo {
     pub run_name: String,
     /// Its experiment.
     pub experiment: Option<String>,
-    /// Size of each group.
-    pub world_size: u32,
     /// Where the run keeps its files.
     pub storage_path: PathBuf,
     /// Time between the stop signal and SIGKILL, ms.
@@ -52,6 +56,8 @@ pub struct Context {
     /// What does not change.
     #[serde(flatten)]
     pub info: SessionInfo,
+    /// Size of the group.
+    pub world_size: u32,
     /// World rank.
     pub rank: u32,
     /// Rank on its node.
@@ -70,6 +76,8 @@ pub struct Context {
     pub checkpoint: Option<String>,
     /// Whether the run is to stop.
     pub stop: bool,
+    /// What is to be known before the group is ended although it does well.
+    pub preemption: Option<Notice>,
 }
 
 /// One report of a worker.
@@ -91,6 +99,8 @@ pub struct WorkerReport {
 pub struct ReportAnswer {
     /// The worker is to leave its training function.
     pub stop: bool,
+    /// What is to be known before the group is ended although it does well.
+    pub preemption: Option<Notice>,
     /// How many reports of this rank came before, over all attempts.
     pub report_index: u64,
 }
@@ -118,7 +128,13 @@ pub struct Session {
     clock: Arc<dyn Clock>,
     attempt: AtomicU32,
     restart_count: AtomicU32,
+    world_size: AtomicU32,
     stop: AtomicBool,
+    standing: Mutex<Standing>,
+    /// What rank 0 handed over at its end.
+    returned: Mutex<Option<Value>>,
+    /// A worker was told that its machine is going to be taken away.
+    told: watch::Sender<Option<String>>,
     waiting: Mutex<Waiting>,
     /// Somebody put something in.
     arrived: Notify,
@@ -144,12 +160,17 @@ pub(super) struct Taken {
 
 impl Session {
     pub(super) fn new(info: SessionInfo, clock: Arc<dyn Clock>) -> Self {
+        let standing = Standing::begin(clock.monotonic());
         Self {
             info,
             clock,
             attempt: AtomicU32::new(0),
             restart_count: AtomicU32::new(0),
+            world_size: AtomicU32::new(1),
             stop: AtomicBool::new(false),
+            standing: Mutex::new(standing),
+            returned: Mutex::default(),
+            told: watch::channel(None).0,
             waiting: Mutex::default(),
             arrived: Notify::new(),
         }
@@ -163,16 +184,51 @@ impl Session {
         self.check_rank(rank)?;
         Ok(Context {
             info: self.info.clone(),
+            world_size: self.world_size(),
             rank,
             local_rank: rank,
-            local_world_size: self.info.world_size,
+            local_world_size: self.world_size(),
             node_rank: 0,
             attempt: self.attempt.load(Ordering::Acquire),
             restart_count: self.restart_count.load(Ordering::Acquire),
             trial: None,
             checkpoint: None,
             stop: self.stops(),
+            preemption: self.notice(),
         })
+    }
+
+    /// A rank says that it acts on a notice by itself, so that it is given time before it is signalled.
+    ///
+    /// # Errors
+    /// When there is no such rank.
+    pub fn heeds_notices(&self, rank: u32) -> Result<(), SessionError> {
+        self.check_rank(rank)?;
+        self.standing.lock().heeds(rank);
+        Ok(())
+    }
+
+    /// A worker was told that its machine is going to be taken away: what is decided then is decided for all ranks.
+    ///
+    /// # Errors
+    /// When there is no such rank.
+    pub fn preempted(&self, rank: u32, reason: Option<&str>) -> Result<(), SessionError> {
+        self.check_rank(rank)?;
+        let why = reason.map(|r| format!(": {r}")).unwrap_or_default();
+        self.told.send_replace(Some(format!("rank {rank} was given a preemption notice{why}")));
+        Ok(())
+    }
+
+    /// Takes what a rank returns at its end; rank 0's is the run's.
+    ///
+    /// # Errors
+    /// When there is no such rank.
+    pub fn finish(&self, rank: u32, value: Value) -> Result<(), SessionError> {
+        self.check_rank(rank)?;
+        if rank == 0 {
+            *self.returned.lock() = Some(value);
+        }
+        Ok(())
     }
 
     /// Takes one report.
@@ -183,7 +239,7 @@ impl Session {
         self.check_rank(rank)?;
         let report_index = self.take(rank, report)?;
         self.arrived.notify_one();
-        Ok(ReportAnswer { stop: self.stops(), report_index })
+        Ok(ReportAnswer { stop: self.stops(), preemption: self.notice(), report_index })
     }
 
     /// Takes many points of any rank, without waiting for anything.
@@ -215,9 +271,12 @@ impl Session {
     }
 
     /// A new attempt begins.
-    pub(super) fn begin_attempt(&self, attempt: u32, restart_count: u32) {
+    pub(super) fn begin_attempt(&self, attempt: u32, restart_count: u32, world_size: u32) {
         self.attempt.store(attempt, Ordering::Release);
         self.restart_count.store(restart_count, Ordering::Release);
+        self.world_size.store(world_size, Ordering::Release);
+        *self.standing.lock() = Standing::begin(self.clock.monotonic());
+        self.returned.lock().take();
         self.stop.store(false, Ordering::Release);
     }
 
@@ -225,9 +284,54 @@ impl Session {
         self.stop.store(true, Ordering::Release);
     }
 
+    /// Tells all ranks that their group is ended within `limit`.
+    pub(super) fn give_notice(&self, reason: Why, limit: Duration) {
+        let mut standing = self.standing.lock();
+        let (deadline_ms, checkpoint_at_step) = (self.clock.now().plus(limit), standing.next_step());
+        standing.notice = Some(Notice { reason, deadline_ms, checkpoint_at_step });
+    }
+
+    fn notice(&self) -> Option<Notice> {
+        self.standing.lock().notice
+    }
+
+    /// Whether all of these ranks act on a notice by themselves.
+    pub(super) fn all_heed(&self, ranks: &[u32]) -> bool {
+        self.standing.lock().all_heed(ranks)
+    }
+
+    /// How long each of these ranks has not been heard of.
+    pub(super) fn silence(&self, ranks: &[u32]) -> BTreeMap<u32, Duration> {
+        self.standing.lock().silence(ranks, self.clock.monotonic())
+    }
+
+    /// Whether no rank has made a step for much longer than a step takes.
+    pub(super) fn is_stalled(&self) -> bool {
+        self.standing.lock().is_stalled(self.clock.now())
+    }
+
+    /// What rank 0 of the newest attempt returned.
+    pub(super) fn returned(&self) -> Option<Value> {
+        self.returned.lock().clone()
+    }
+
+    /// What workers were told of a preemption.
+    pub(super) fn told(&self) -> watch::Receiver<Option<String>> {
+        self.told.subscribe()
+    }
+
+    fn world_size(&self) -> u32 {
+        self.world_size.load(Ordering::Acquire)
+    }
+
     /// Waits until there may be reports to take.
     pub(super) async fn arrived(&self) {
         self.arrived.notified().await;
+    }
+
+    /// How many points wait.
+    pub(super) fn waiting_points(&self) -> usize {
+        self.waiting.lock().points
     }
 
     /// Takes everything that waits: by attempt and rank.
@@ -259,6 +363,7 @@ impl Session {
         let index = *counter;
         *counter += 1;
         let step = report.step.unwrap_or(index);
+        self.standing.lock().heard(rank, step, self.clock.monotonic(), now);
         if rank == 0 {
             waiting.last.note(step, now, &metrics);
         }
@@ -275,7 +380,7 @@ impl Session {
     }
 
     fn check_rank(&self, rank: u32) -> Result<(), SessionError> {
-        let world_size = self.info.world_size;
+        let world_size = self.world_size();
         if rank < world_size { Ok(()) } else { Err(SessionError::NoSuchRank { rank, world_size }) }
     }
 }
@@ -329,12 +434,13 @@ mod tests {
             run_id: RunId::generate(),
             run_name: "r".into(),
             experiment: None,
-            world_size: 2,
             storage_path: "/".into(),
             grace_period_ms: 0,
             config: Map::new(),
         };
-        Session::new(info, Arc::new(ManualClock::at(Timestamp::from_ms(1_800_000_000_000))))
+        let session = Session::new(info, Arc::new(ManualClock::at(Timestamp::from_ms(1_800_000_000_000))));
+        session.begin_attempt(0, 0, 2);
+        session
     }
 
     fn report(json: Value) -> WorkerReport {
@@ -347,9 +453,9 @@ mod tests {
         for _ in 0..3 {
             session.report(0, report(serde_json::json!({"metrics": {"a": 1}}))).unwrap();
         }
-        session.begin_attempt(1, 1);
+        session.begin_attempt(1, 1, 2);
         let answer = session.report(0, report(serde_json::json!({"metrics": {"a": 1}}))).unwrap();
-        assert_eq!(answer, ReportAnswer { stop: false, report_index: 3 });
+        assert_eq!(answer, ReportAnswer { stop: false, preemption: None, report_index: 3 });
         let steps = |taken: &[Taken]| taken.iter().map(|t| t.step).collect::<Vec<_>>();
         let all = session.take_reports();
         assert_eq!(

@@ -14,8 +14,14 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::net::UnixListener;
 use tracing::warn;
 
-use super::session::{Context, Session, SessionError, WorkerReport};
-use crate::base::{Tasks, Timestamp, limits};
+use super::{
+    session::{Context, Session, SessionError, WorkerReport},
+    standing::Notice,
+};
+use crate::{
+    base::{Tasks, Timestamp, limits},
+    model::names::check_name,
+};
 
 /// Serves a session at `path` until the tasks are stopped.
 pub(super) fn serve(session: Arc<Session>, path: &Path, tasks: &Tasks) -> io::Result<()> {
@@ -24,6 +30,8 @@ pub(super) fn serve(session: Arc<Session>, path: &Path, tasks: &Tasks) -> io::Re
         .route("/context", get(context))
         .route("/report", post(report))
         .route("/log", post(log))
+        .route("/preemption", post(preemption))
+        .route("/finish", post(finish))
         .layer(DefaultBodyLimit::max(limits::BODY_BYTES))
         .with_state(session);
     let stop = tasks.stopping();
@@ -41,12 +49,18 @@ pub(super) fn serve(session: Arc<Session>, path: &Path, tasks: &Tasks) -> io::Re
 #[derive(Deserialize)]
 struct Whose {
     rank: u32,
+    /// The rank acts on a notice by itself.
+    #[serde(default)]
+    heeds_notices: bool,
 }
 
 async fn context(
     State(session): State<Arc<Session>>,
     Query(whose): Query<Whose>,
 ) -> Result<Json<Context>, Refused> {
+    if whose.heeds_notices {
+        session.heeds_notices(whose.rank)?;
+    }
     Ok(Json(session.context(whose.rank)?))
 }
 
@@ -65,7 +79,7 @@ struct ReportBody {
 struct Reported {
     stop: bool,
     report_index: u64,
-    preemption: Option<()>,
+    preemption: Option<Notice>,
     checkpoint: Option<()>,
 }
 
@@ -75,7 +89,7 @@ async fn report(State(session): State<Arc<Session>>, body: Bytes) -> Result<Json
     Ok(Json(Reported {
         stop: answer.stop,
         report_index: answer.report_index,
-        preemption: None,
+        preemption: answer.preemption,
         checkpoint: None,
     }))
 }
@@ -97,6 +111,36 @@ async fn log(State(session): State<Arc<Session>>, body: Bytes) -> Result<Json<Lo
     let LogBody { rank, points } = parse(&body)?;
     let accepted = points.len();
     Ok(Json(Logged { accepted, stop: session.log(rank, points)? }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PreemptionBody {
+    rank: u32,
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+async fn preemption(State(session): State<Arc<Session>>, body: Bytes) -> Result<StatusCode, Refused> {
+    let PreemptionBody { rank, reason } = parse(&body)?;
+    if let Some(reason) = &reason {
+        check_name("reason", reason).map_err(SessionError::from)?;
+    }
+    session.preempted(rank, reason.as_deref())?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FinishBody {
+    rank: u32,
+    value: serde_json::Value,
+}
+
+async fn finish(State(session): State<Arc<Session>>, body: Bytes) -> Result<StatusCode, Refused> {
+    let FinishBody { rank, value } = parse(&body)?;
+    session.finish(rank, value)?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refused> {

@@ -8,13 +8,12 @@ use std::{
     time::Duration,
 };
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tempfile::TempDir;
 use trainhead::{
     base::{RunId, SystemClock},
     controller::{
         ClosureGroup, ControllerOptions, FailurePolicy, TrainController, TrainResult, WorkerSession,
-        default_stop_signal,
     },
     state::{DataDir, StateHandle, StateOptions, StateTask, start},
 };
@@ -47,22 +46,14 @@ impl Head {
     where
         F: Fn(WorkerSession) -> Result<(), Failure> + Send + Sync + 'static,
     {
+        let clock = Arc::new(SystemClock::new());
         let options = ControllerOptions {
-            run_id: RunId::generate(),
-            name: None,
             experiment: Some("closures".into()),
             tags: [("kind".to_owned(), "test".to_owned())].into(),
-            settings: Map::new(),
-            num_workers: workers,
             failures: FailurePolicy { max_failures, ..FailurePolicy::default() },
-            stop_signal: default_stop_signal(),
             grace: Duration::from_secs(5),
-            lease_ttl: Duration::from_secs(30),
             heartbeat: Duration::from_millis(50),
-            data_dir: self.dir.clone(),
-            session_socket: None,
-            process: None,
-            clock: Arc::new(SystemClock::new()),
+            ..ControllerOptions::new(RunId::generate(), workers, self.dir.clone(), clock)
         };
         TrainController::new(options, Arc::new(self.state.clone()), ClosureGroup::new(train)).unwrap()
     }

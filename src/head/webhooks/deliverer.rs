@@ -3,7 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-use reqwest::{Client, Response, header};
 use tokio::{
     sync::watch,
     time::{sleep, timeout},
@@ -12,20 +11,17 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::{
-    address::WebhookUrl,
     marks::Marks,
     message::Message,
-    signing::SigningSecret,
     verdict::{Outcome, Verdict, judge},
+    wire::{Wire, jitter},
 };
 use crate::{
-    base::{error::chain, masking::mask_text, number::count},
+    base::number::count,
     model::{Event, EventKind},
     state::{DeadLetter, StateError, StateHandle, WebhookPlace},
 };
 
-/// No request lasts longer.
-pub(super) const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 /// Events that are read at once.
 const PAGE: u32 = 100;
 /// The trail is looked at this often even if nothing is heard of it.
@@ -36,17 +32,12 @@ const KEEP_AFTER: Duration = Duration::from_secs(1);
 /// A request that is under way when the head stops gets this long, and what waits behind it this long.
 const LAST_REQUEST: Duration = Duration::from_secs(1);
 const DRAIN: Duration = Duration::from_secs(4);
-/// Of an answer's body so much is read, so that its connection can be used again, and so much shown.
-const READ_BYTES: usize = 16 * 1024;
-const SHOWN_CHARS: usize = 200;
 /// Dead letters that wait to be kept; as many as the store keeps.
 const BURIED: usize = 1000;
 
-/// Where to, what and how.
+/// What is delivered, and how long it is tried.
 #[derive(Debug)]
 pub(super) struct Target {
-    pub(super) url: WebhookUrl,
-    pub(super) secret: Option<SigningSecret>,
     pub(super) kinds: Vec<EventKind>,
     pub(super) give_up: Duration,
     pub(super) server: Option<String>,
@@ -56,7 +47,7 @@ pub(super) struct Target {
 #[derive(Debug)]
 pub(super) struct Deliverer {
     state: StateHandle,
-    http: Client,
+    wire: Wire,
     target: Target,
     place: WebhookPlace,
     /// What is kept of the place.
@@ -79,11 +70,11 @@ enum Next {
 }
 
 impl Deliverer {
-    pub(super) fn new(state: StateHandle, http: Client, place: WebhookPlace, target: Target) -> Self {
+    pub(super) fn new(state: StateHandle, wire: Wire, place: WebhookPlace, target: Target) -> Self {
         let kept = place.last_event_id;
         Self {
             state,
-            http,
+            wire,
             target,
             place,
             kept,
@@ -103,7 +94,7 @@ impl Deliverer {
                 Ok(Next::Wait) => self.wait(heard, &stop).await,
                 Ok(Next::Stop) => break,
                 Err(e) => {
-                    warn!("webhook {}: the trail cannot be read: {e}", self.target.url.host());
+                    warn!("webhook {}: the trail cannot be read: {e}", self.wire.host());
                     self.wait(heard, &stop).await;
                 }
             }
@@ -111,7 +102,7 @@ impl Deliverer {
         }
         if timeout(DRAIN, self.drain()).await != Ok(Next::Wait) {
             let why = self.last_error.as_deref().unwrap_or("no time was left");
-            let host = self.target.url.host();
+            let host = self.wire.host();
             warn!("webhook {host}: {why}; what waits is delivered after the next start");
         }
         self.keep().await;
@@ -201,23 +192,7 @@ impl Deliverer {
     }
 
     async fn post(&self, message: &Message) -> Outcome {
-        let Message { id, body } = message;
-        // The specification counts in seconds.
-        let timestamp = (self.state.now().as_ms() / 1000).to_string();
-        let mut request = self
-            .http
-            .post(self.target.url.expose())
-            .header(header::CONTENT_TYPE, "application/json")
-            .header("webhook-id", id)
-            .header("webhook-timestamp", &timestamp);
-        if let Some(secret) = &self.target.secret {
-            request = request.header("webhook-signature", secret.sign(id, &timestamp, body));
-        }
-        match request.body(body.clone()).send().await {
-            Ok(response) => answered(response).await,
-            // The address may be a secret.
-            Err(e) => Outcome::Failed(chain(&e.without_url())),
-        }
+        self.wire.post(&message.id, &message.body, self.state.now()).await
     }
 
     fn done(&mut self, event: &Event) {
@@ -228,7 +203,7 @@ impl Deliverer {
     }
 
     fn bury(&mut self, event: &Event, why: String) {
-        warn!("webhook {}: event {} is given up: {why}", self.target.url.host(), event.id);
+        warn!("webhook {}: event {} is given up: {why}", self.wire.host(), event.id);
         self.place.last_event_id = event.id;
         self.place.dead_letters += 1;
         self.place.buried.push(DeadLetter {
@@ -245,7 +220,7 @@ impl Deliverer {
     }
 
     fn show(&self) {
-        self.state.show_webhook(self.target.url.host(), &self.place, self.last_error.clone());
+        self.state.show_webhook(self.wire.host(), &self.place, self.last_error.clone());
     }
 
     /// Until there is something to do.
@@ -277,34 +252,9 @@ impl Deliverer {
             }
             Err(e) => {
                 // The StateActor has said it louder. What is not kept is delivered again after a start.
-                debug!("webhook {}: its place is not kept: {e}", self.target.url.host());
+                debug!("webhook {}: its place is not kept: {e}", self.wire.host());
                 self.unkept_since = Some(Instant::now());
             }
         }
     }
-}
-
-async fn answered(mut response: Response) -> Outcome {
-    let status = response.status();
-    let seconds = response.headers().get(header::RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
-    let mut body = Vec::new();
-    // A body that breaks off or takes too long does not matter.
-    while body.len() < READ_BYTES
-        && let Ok(Some(chunk)) = response.chunk().await
-    {
-        body.extend_from_slice(&chunk);
-    }
-    let said = if status.is_success() { String::new() } else { shown(&body) };
-    Outcome::Answered { status: status.as_u16(), retry_after: seconds.map(Duration::from_secs), said }
-}
-
-/// The beginning of what a receiver said, on one line and without secrets.
-fn shown(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(body.get(..READ_BYTES).unwrap_or(body));
-    let line: String = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    mask_text(&line).chars().take(SHOWN_CHARS).collect()
-}
-
-fn jitter() -> f64 {
-    getrandom::u32().map_or(0.5, |n| f64::from(n) / f64::from(u32::MAX))
 }

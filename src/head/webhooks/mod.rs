@@ -10,6 +10,7 @@ mod marks;
 mod message;
 mod signing;
 mod verdict;
+mod wire;
 
 use std::time::Duration;
 
@@ -17,10 +18,11 @@ use tracing::{info, warn};
 
 pub use address::WebhookUrl;
 pub use signing::SigningSecret;
+pub use wire::Wire;
 
 use self::deliverer::Deliverer;
 use crate::{
-    base::{Tasks, error::chain},
+    base::Tasks,
     model::EventKind,
     state::{StateError, StateHandle},
 };
@@ -70,28 +72,18 @@ pub enum WebhookError {
 pub async fn start(state: &StateHandle, options: WebhookOptions, tasks: &Tasks) -> Result<(), WebhookError> {
     let WebhookOptions { urls, secret, kinds, give_up, server } = options;
     for url in urls {
-        let host = url.host().to_owned();
-        let http = crate::base::http::client(url.expose(), deliverer::REQUEST_LIMIT)
-            // Whoever moved says so to the people who configured it, not to us with a signature of theirs.
-            .redirect(reqwest::redirect::Policy::none())
-            .build()
-            .map_err(|e| WebhookError::Client { host: host.clone(), why: chain(&e) })?;
-        let place = state.open_webhook(&url.name(), &host).await?;
-        if secret.is_none() {
+        let (host, name) = (url.host().to_owned(), url.name());
+        let wire = Wire::new(url, secret.clone())?;
+        let place = state.open_webhook(&name, &host).await?;
+        if !wire.is_signed() {
             warn!("webhook {host}: events are not signed; say --webhook-secret");
         }
         info!("webhook {host}: events after {} are delivered", place.last_event_id);
         let deliverer = Deliverer::new(
             state.clone(),
-            http,
+            wire,
             place,
-            deliverer::Target {
-                url,
-                secret: secret.clone(),
-                kinds: kinds.clone(),
-                give_up,
-                server: server.clone(),
-            },
+            deliverer::Target { kinds: kinds.clone(), give_up, server: server.clone() },
         );
         drop(tasks.spawn(deliverer.run(tasks.stopping())));
     }

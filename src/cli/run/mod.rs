@@ -1,5 +1,8 @@
 //! `trainhead run`: a controller with local workers, and a head if there is none.
 
+mod settings;
+mod signals;
+
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -8,25 +11,26 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context;
-use serde_json::{Map, Value, json};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use anyhow::{Context, bail};
+use serde_json::Value;
 use tracing::warn;
+
+use settings::Settings;
+use signals::Signals;
 
 use super::{
     display::Display,
     follow::{Follower, Now},
     head::{EmbeddedHead, Head, Port, Published, data_dir},
+    notify,
     options::{Global, Run},
+    show::find,
 };
 use crate::{
-    base::{RunId, SystemClock, Tasks, masking::mask_arguments},
-    controller::{
-        AgentGroup, ControllerHandle, ControllerOptions, FailurePolicy, Launch, Orphans, TrainController,
-        TrainResult, default_stop_signal, process,
-    },
+    base::{Clock, RunId, SystemClock, Tasks},
+    controller::{AgentGroup, ControllerOptions, Launch, Orphans, TrainController, TrainResult, process},
     model::names::check_name,
-    state::{DataDir, StateClient, processes},
+    state::{DataDir, HttpState, StateClient, processes},
 };
 
 /// A unix socket's path has at most 107 bytes.
@@ -52,6 +56,14 @@ pub(super) async fn run(global: &Global, args: &Run) -> anyhow::Result<ExitCode>
     let head = Head::find_or_embed(global, Port::Preferably(global.port), Published::Yes).await?;
     let data_dir = data_dir(global)?;
     let url = head.url().to_owned();
+    let (settings, run_id, name) = match subject(args, &url).await {
+        Ok(subject) => subject,
+        Err(e) => {
+            head.leave().await;
+            return Err(e);
+        }
+    };
+    let notes = Tasks::new();
     let heartbeat = if matches!(head, Head::Embedded(_)) { HEARTBEAT_HERE } else { HEARTBEAT_ELSEWHERE };
     let (client, follower): (Arc<dyn StateClient>, _) = match head {
         Head::Named(http) => {
@@ -63,16 +75,36 @@ pub(super) async fn run(global: &Global, args: &Run) -> anyhow::Result<ExitCode>
         Head::Serving(http) => follow(Follower::new(global, data_dir.clone(), Now::Elsewhere(http))),
         Head::Embedded(head) => follow(Follower::new(global, data_dir.clone(), Now::Here(head))),
     };
-    let run_id = RunId::generate();
     let socket = socket_path(&data_dir, &run_id)?;
-    let group = AgentGroup::new(launch(args, &data_dir, &socket)?);
-    let options = options(args, &data_dir, run_id, socket.clone(), heartbeat)?;
+    let group = AgentGroup::new(launch(&settings, &data_dir, &socket)?);
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let options = ControllerOptions {
+        name,
+        experiment: args.experiment.clone(),
+        tags: args.tag.iter().map(|pair| (pair.0.clone(), pair.1.clone())).collect::<BTreeMap<_, _>>(),
+        settings: settings.record(),
+        scaling: settings.scaling(),
+        failures: settings.failures(),
+        health: settings.health(),
+        resume: args.resume.is_some(),
+        callbacks: notify::callbacks(args, &clock, &notes)?,
+        stop_signal: settings.stop_signal(),
+        grace: settings.grace(),
+        lease_ttl: Duration::from_secs_f64(args.lease.max(5.0)),
+        heartbeat,
+        // A head that was named may be on another host, or at least with another data directory.
+        ships_logs: global.head.is_some(),
+        session_socket: Some(socket.clone()),
+        process: Some(processes::identify(std::process::id()).context("/proc")?),
+        ..ControllerOptions::new(run_id, 1, data_dir.clone(), clock)
+    };
     let controller = TrainController::new(options, client, group).context("the session's socket")?;
     let handle = controller.handle();
     let display_tasks = Tasks::new();
     let display = Display::start(global, args, &controller, &url, &data_dir, &display_tasks);
     let result = signals.pass_on(controller.run(), &handle).await;
     display_tasks.shutdown("the display", Duration::from_secs(2)).await;
+    notes.shutdown("the notes", Duration::from_secs(2)).await;
     // Nobody connects any more.
     let _ = std::fs::remove_file(&socket);
     display.finish(&result);
@@ -98,15 +130,13 @@ fn follow(follower: Follower) -> (Arc<dyn StateClient>, Option<Follower>) {
     (Arc::new(follower.clone()), Some(follower))
 }
 
-fn launch(args: &Run, data_dir: &DataDir, socket: &Path) -> anyhow::Result<Launch> {
+fn launch(settings: &Settings, data_dir: &DataDir, socket: &Path) -> anyhow::Result<Launch> {
     Ok(Launch {
-        command: args.command.clone(),
-        env: args.env.iter().map(|pair| (pair.0.clone(), pair.1.clone())).collect(),
-        cwd: match &args.cwd {
-            Some(cwd) => std::path::absolute(cwd)?,
-            None => std::env::current_dir().context("there is no current directory")?,
-        },
+        command: settings.command.clone(),
+        env: settings.env.clone(),
+        cwd: settings.cwd.clone().unwrap_or_else(|| PathBuf::from("/")),
         data_dir: data_dir.clone(),
+        log_max_bytes: settings.log_max_bytes,
         session_socket: socket.to_owned(),
         agent: std::env::current_exe().context("this program's own path")?,
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
@@ -114,52 +144,31 @@ fn launch(args: &Run, data_dir: &DataDir, socket: &Path) -> anyhow::Result<Launc
     })
 }
 
-fn options(
-    args: &Run,
-    data_dir: &DataDir,
-    run_id: RunId,
-    socket: PathBuf,
-    heartbeat: Duration,
-) -> anyhow::Result<ControllerOptions> {
-    let settings = [
-        // Masked here already: a head of another version may not.
-        ("command", json!(mask_arguments(&args.command))),
-        ("workers", json!(args.workers)),
-        ("max_failures", json!(args.max_failures)),
-        ("grace_period_s", json!(args.grace_period)),
-    ];
-    Ok(ControllerOptions {
-        run_id,
-        name: args.name.clone(),
-        experiment: args.experiment.clone(),
-        tags: args.tag.iter().map(|pair| (pair.0.clone(), pair.1.clone())).collect::<BTreeMap<_, _>>(),
-        settings: settings
-            .into_iter()
-            .map(|(key, value)| (key.to_owned(), value))
-            .collect::<Map<String, Value>>(),
-        num_workers: args.workers,
-        failures: FailurePolicy { max_failures: args.max_failures, ..FailurePolicy::default() },
-        stop_signal: default_stop_signal(),
-        grace: Duration::from_secs_f64(args.grace_period),
-        lease_ttl: Duration::from_secs_f64(args.lease.max(5.0)),
-        heartbeat,
-        data_dir: data_dir.clone(),
-        session_socket: Some(socket),
-        process: Some(processes::identify(std::process::id()).context("/proc")?),
-        clock: Arc::new(SystemClock::new()),
-    })
+/// What the run is started with, its id and its name: new ones, or those of a run that is resumed.
+async fn subject(args: &Run, url: &str) -> anyhow::Result<(Settings, RunId, Option<String>)> {
+    let Some(wanted) = &args.resume else {
+        return Ok((Settings::new(args)?, RunId::generate(), args.name.clone()));
+    };
+    let run = find(&HttpState::new(url)?, wanted).await?;
+    let word = |field: &str| run.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    if word("run_status") == "FINISHED" {
+        bail!("{} has finished; there is nothing to resume", word("name"));
+    }
+    let settings = Settings::resumed(run.get("settings").unwrap_or(&Value::Null), args)?;
+    Ok((settings, word("id").parse()?, Some(word("name"))))
 }
 
 /// In the run's own directory, or, where that is too deep for a socket, in a directory of its own that only we can enter.
 fn socket_path(data_dir: &DataDir, run: &RunId) -> anyhow::Result<PathBuf> {
     let run_dir = data_dir.run_dir(run);
     std::fs::create_dir_all(&run_dir).with_context(|| format!("{} cannot be made", run_dir.display()))?;
-    let path = run_dir.join("session.sock");
+    // One for each controller: a run that is resumed may have one left of a controller that was killed.
+    let path = run_dir.join(format!("session-{}.sock", std::process::id()));
     if path.as_os_str().len() <= SOCKET_PATH {
         return Ok(path);
     }
     use std::os::unix::fs::DirBuilderExt;
-    let short = std::env::temp_dir().join(format!("trainhead-{run}"));
+    let short = std::env::temp_dir().join(format!("trainhead-{run}-{}", std::process::id()));
     std::fs::DirBuilder::new()
         .mode(0o700)
         .create(&short)
@@ -198,69 +207,6 @@ async fn linger(global: &Global, args: &Run, head: &EmbeddedHead, signals: &mut 
         tokio::select! {
             () = signals.end() => return,
             () = tokio::time::sleep(Duration::from_millis(500)) => {}
-        }
-    }
-}
-
-/// The signals that mean something to a run.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
-    user1: Signal,
-    user2: Signal,
-}
-
-impl Signals {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hangup: signal(SignalKind::hangup())?,
-            user1: signal(SignalKind::user_defined1())?,
-            user2: signal(SignalKind::user_defined2())?,
-        })
-    }
-
-    /// Passes signals on to a controller while it runs: once is a graceful stop, again is by force.
-    async fn pass_on(
-        &mut self,
-        run: impl Future<Output = TrainResult>,
-        handle: &ControllerHandle,
-    ) -> TrainResult {
-        tokio::pin!(run);
-        let user =
-            std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "unknown".into());
-        let mut asked = false;
-        loop {
-            let name = tokio::select! {
-                result = &mut run => return result,
-                _ = self.interrupt.recv() => "SIGINT",
-                _ = self.terminate.recv() => "SIGTERM",
-                _ = self.hangup.recv() => "SIGHUP",
-                _ = self.user1.recv() => {
-                    handle.signal(process::parse_signal("SIGUSR1").unwrap_or(10));
-                    continue;
-                }
-                _ = self.user2.recv() => {
-                    handle.signal(process::parse_signal("SIGUSR2").unwrap_or(12));
-                    continue;
-                }
-            };
-            if std::mem::replace(&mut asked, true) {
-                handle.kill();
-            } else {
-                handle.stop(&format!("{user} ({name})"));
-            }
-        }
-    }
-
-    /// Waits for a signal to end.
-    async fn end(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-            _ = self.hangup.recv() => {}
         }
     }
 }

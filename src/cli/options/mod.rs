@@ -1,8 +1,12 @@
 //! Every option, with its environment variable and its help.
 
+mod run;
+
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub(super) use run::{Preemption, Run, TailWhich, Workers};
 
 use super::units::{self, Bytes};
 use crate::{
@@ -39,7 +43,7 @@ pub(super) enum Command {
     /// Serve the dashboard and the API
     Serve(Serve),
     /// Run a training program with local workers, and record it
-    Run(Run),
+    Run(Box<Run>),
     /// List runs, newest first
     Runs(Runs),
     /// Show one run: its status and why, attempts, workers, metrics
@@ -137,72 +141,6 @@ Examples:
   trainhead serve                             on http://127.0.0.1:8420
   trainhead serve --port 0 --data-dir /srv/th  on a free port, with its own data")]
 pub(super) struct Serve {}
-
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  trainhead run --workers 2 -- python3 train.py --epochs 10
-  trainhead run --workers 4 --max-failures 3 --name baseline -- python3 train.py
-  trainhead run --head http://127.0.0.1:8420 -- ./train.sh
-
-Workers get torchrun's environment (RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, …).
-Exit code: 0 finished; the first failing rank's code (128 + signal) if it errored; 130 stopped; 2 bad usage.
-Ctrl-C stops gracefully, twice kills.")]
-pub(super) struct Run {
-    /// How many workers
-    #[arg(long, visible_alias = "nproc-per-node", alias = "nproc_per_node", env = "TRAINHEAD_WORKERS",
-        default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub(super) workers: u32,
-    /// How many failures are made good by another attempt; -1 for any number
-    #[arg(long, visible_alias = "max-restarts", alias = "max_restarts", env = "TRAINHEAD_MAX_FAILURES",
-        default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(i64).range(-1..), allow_negative_numbers = true)]
-    pub(super) max_failures: i64,
-    /// Name of the run [default: two words and a number]
-    #[arg(long, env = "TRAINHEAD_NAME")]
-    pub(super) name: Option<String>,
-    /// Experiment that the run belongs to
-    #[arg(long, env = "TRAINHEAD_EXPERIMENT")]
-    pub(super) experiment: Option<String>,
-    /// Label of the run; may be repeated
-    #[arg(long, value_name = "KEY:VALUE")]
-    pub(super) tag: Vec<Pair<':'>>,
-    /// Variable for the workers; may be repeated
-    #[arg(long, value_name = "NAME=VALUE")]
-    pub(super) env: Vec<Pair<'='>>,
-    /// Working directory of the workers
-    #[arg(long, value_name = "DIR")]
-    pub(super) cwd: Option<PathBuf>,
-    /// Seconds between the stop signal and SIGKILL
-    #[arg(long, env = "TRAINHEAD_GRACE_PERIOD", default_value_t = 30.0, value_name = "SECONDS", value_parser = seconds)]
-    pub(super) grace_period: f64,
-    /// Seconds of silence after which a head takes the controller for gone
-    #[arg(long, env = "TRAINHEAD_LEASE", default_value_t = 30.0, value_name = "SECONDS", value_parser = seconds, hide_short_help = true)]
-    pub(super) lease: f64,
-    /// Which ranks' logs are shown here
-    #[arg(long, env = "TRAINHEAD_TAIL", default_value = "0", value_enum)]
-    pub(super) tail: TailWhich,
-    /// Keep the dashboard up after the run has ended, until Ctrl-C
-    #[arg(long, env = "TRAINHEAD_LINGER")]
-    pub(super) linger: bool,
-    /// Write how the run went to this file, as JSON
-    #[arg(long, value_name = "FILE")]
-    pub(super) result_file: Option<PathBuf>,
-    /// The program and its arguments, after --
-    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
-    pub(super) command: Vec<String>,
-}
-
-/// Which ranks' logs are shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum TailWhich {
-    /// Rank 0
-    #[value(name = "0")]
-    Zero,
-    /// All ranks, each line with its rank
-    All,
-    /// None
-    None,
-}
 
 /// What webhooks tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
