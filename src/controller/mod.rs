@@ -6,8 +6,12 @@ pub mod agent;
 mod agent_group;
 mod closure_group;
 mod failure;
+#[cfg(test)]
+mod fake_head;
 pub mod group;
 mod last_report;
+#[cfg_attr(not(test), expect(dead_code, reason = "a controller whose head is elsewhere will start it"))]
+mod log_shipper;
 pub mod machine;
 mod options;
 mod outbox;

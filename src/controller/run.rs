@@ -316,7 +316,7 @@ impl<G: WorkerGroup> TrainController<G> {
             workers,
             failures: self.machine.worker_failures(),
             last: self.session.last_report().0,
-            registered: from_head.registered.clone(),
+            registered: from_head.registered.as_ref().map(|r| r.name.clone()),
         };
         self.show.send_if_modified(|shown| {
             let changed = *shown != view;
@@ -330,6 +330,7 @@ impl<G: WorkerGroup> TrainController<G> {
         let delivered = self.outbox.flush(FLUSH).await;
         self.publish(&self.outbox.news().borrow());
         let (last, dropped) = self.session.last_report();
+        let dropped = dropped + self.outbox.dropped_points();
         if dropped > 0 {
             tracing::warn!("{dropped} points could not be kept while the head was away");
         }
@@ -356,7 +357,10 @@ impl<G: WorkerGroup> TrainController<G> {
 /// What the head told, as something that happens to the run.
 fn heard(told: FromHead) -> Option<Input> {
     if told.fenced {
-        let detail = "another controller took this run over".to_owned();
+        let detail = match told.refused {
+            Some(why) => format!("the head does not record this run ({}): {}", why.slug, why.detail),
+            None => "another controller took this run over".to_owned(),
+        };
         return Some(Input::Stop { detail, grace: None });
     }
     let (reason, grace_ms) = told.stop?;

@@ -24,8 +24,9 @@ use crate::{
     },
 };
 
-/// Points that may wait for the head; beyond that the newest are dropped and counted. 24 bytes each and their keys.
-const WAITING_POINTS: usize = 4_000_000;
+/// Points that may wait for the outbox, which takes them as they come; beyond that the newest are dropped and counted.
+/// 24 bytes each and their keys.
+const WAITING_POINTS: usize = 500_000;
 
 /// What does not change while a run lives.
 #[derive(Clone, Debug, Serialize)]
@@ -228,6 +229,11 @@ impl Session {
     /// Waits until there may be reports to take.
     pub(super) async fn arrived(&self) {
         self.arrived.notified().await;
+    }
+
+    /// How many points wait.
+    pub(super) fn waiting_points(&self) -> usize {
+        self.waiting.lock().points
     }
 
     /// Takes everything that waits: by attempt and rank.

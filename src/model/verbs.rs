@@ -13,7 +13,8 @@ use super::{
 use crate::base::{ActorId, AttemptId, Invalid, Timestamp, limits};
 
 /// What the controller of a run may say about it: one verb a case, and no other way to change a run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "verb", content = "body", rename_all = "snake_case")]
 pub enum RunVerb {
     /// Its state changed.
     SetState(SetState),

@@ -1,0 +1,330 @@
+//! The delivery: takes what is oldest in the queue, says it to the head until there is an answer, and keeps the queue
+//! within its memory meanwhile. One message is under way at a time: that is the order.
+
+use std::{pin::Pin, sync::Arc, time::Duration};
+
+use tokio::time::{Instant, sleep_until, timeout};
+use tracing::{debug, error, warn};
+
+use super::{
+    item::Item,
+    link::{Link, Refused, Registered},
+    queue::{BeginAnswer, Next},
+    spool::Spool,
+};
+use crate::{
+    base::{AttemptId, RunId, Secret},
+    model::{
+        commands::{RegisterRun, Registration},
+        verbs::RunVerb,
+    },
+    state::{ClientError, StateClient},
+};
+
+/// Metrics of this long are sent together; and of this long while others wait.
+const GATHER: Duration = Duration::from_millis(50);
+const GATHER_BEHIND: Duration = Duration::from_secs(1);
+/// With so many points they are not gathered any longer.
+const MANY_POINTS: usize = 50_000;
+/// The pause before another try, doubling to the other.
+const RETRY_FIRST: Duration = Duration::from_millis(50);
+const RETRY_MOST: Duration = Duration::from_secs(1);
+/// No message waits longer for its answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+/// The pause after the disk did not take a segment.
+const SPOOL_RETRY: Duration = Duration::from_secs(30);
+
+enum Answer {
+    Registered(Result<Registration, ClientError>),
+    Begun(BeginAnswer),
+    Said(Result<(), ClientError>),
+}
+
+type Sending = Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+pub(super) struct Delivery {
+    client: Arc<dyn StateClient>,
+    run: RunId,
+    /// What is said first.
+    register: RegisterRun,
+    link: Arc<Link>,
+    spool: Spool,
+    /// What is being said, until there is an answer.
+    current: Option<Item>,
+    /// The number of the newest batch.
+    seq: u64,
+    /// The disk is left alone until then.
+    no_spool_until: Option<Instant>,
+}
+
+impl Delivery {
+    pub(super) fn new(
+        client: Arc<dyn StateClient>,
+        run: RunId,
+        register: RegisterRun,
+        link: Arc<Link>,
+        spool: Spool,
+    ) -> Self {
+        Self { client, run, register, link, spool, current: None, seq: 0, no_spool_until: None }
+    }
+
+    pub(super) async fn run(mut self) {
+        self.on_disk(Spool::clear).await;
+        let mut sending: Option<Sending> = None;
+        let mut pause = RETRY_FIRST;
+        let mut retry = None;
+        let mut gathered = None;
+        loop {
+            self.spill().await;
+            if sending.is_none() && retry.is_none() {
+                sending = self.send().await;
+            }
+            tokio::select! {
+                answer = present(&mut sending) => {
+                    sending = None;
+                    match self.settle(answer) {
+                        Settled::Done => pause = RETRY_FIRST,
+                        Settled::NotNow => {
+                            retry = Some(Instant::now() + pause);
+                            pause = (pause * 2).min(RETRY_MOST);
+                        }
+                        Settled::Refused => {
+                            self.on_disk(Spool::clear).await;
+                            return;
+                        }
+                    }
+                }
+                () = at(retry) => retry = None,
+                () = at(gathered) => {
+                    gathered = None;
+                    self.link.put(|_| ());
+                }
+                () = self.link.session.arrived() => {
+                    if self.link.session.waiting_points() >= MANY_POINTS {
+                        gathered = None;
+                        self.link.put(|_| ());
+                    } else if gathered.is_none() {
+                        let behind = self.current.is_some() && self.link.queue.lock().waits();
+                        let wait = if behind { GATHER_BEHIND } else { GATHER };
+                        gathered = Some(Instant::now() + wait);
+                    }
+                }
+                () = self.link.changed.notified() => {}
+            }
+        }
+    }
+
+    /// Brings what is too much for the memory to the disk.
+    async fn spill(&mut self) {
+        if self.no_spool_until.is_some_and(|until| Instant::now() < until) {
+            return;
+        }
+        loop {
+            let Some((number, items)) = self.link.queue.lock().overflow() else { return };
+            let written = self.on_disk(move |spool| (spool.write(number, &items), items)).await;
+            match written {
+                Some((Ok(bytes), _)) => self.link.queue.lock().spilled(number, bytes),
+                Some((Err(e), items)) => {
+                    if self.no_spool_until.is_none() {
+                        warn!("what waits for the head cannot be kept on disk: {e}");
+                    }
+                    self.link.queue.lock().not_spilled(items);
+                    self.no_spool_until = Some(Instant::now() + SPOOL_RETRY);
+                    return;
+                }
+                // The runtime ends, and this with it.
+                None => return,
+            }
+        }
+    }
+
+    /// Takes the oldest item that is still wanted, unless one waits for its answer.
+    async fn next(&mut self) -> Option<Item> {
+        loop {
+            if self.current.is_some() {
+                return self.current.clone();
+            }
+            let next = self.link.queue.lock().next();
+            match next {
+                Next::Item(item) => self.current = Some(item),
+                Next::Remove(number) => drop(self.on_disk(move |spool| spool.remove(number)).await),
+                Next::Load(number) => {
+                    let items = match self.on_disk(move |spool| spool.read(number)).await? {
+                        Ok((items, 0)) => items,
+                        Ok((items, bad)) => {
+                            error!(
+                                "{bad} messages to the head could not be read back from disk and are lost"
+                            );
+                            items
+                        }
+                        Err(e) => {
+                            error!("messages to the head could not be read back from disk and are lost: {e}");
+                            Vec::new()
+                        }
+                    };
+                    self.link.queue.lock().loaded(items);
+                }
+                Next::Nothing => return None,
+            }
+            match &mut self.current {
+                Some(Item::Report(batch)) => {
+                    self.seq += 1;
+                    batch.seq = self.seq;
+                }
+                Some(Item::Begin { ticket, body })
+                    if self.link.queue.lock().is_withdrawn(*ticket, &body.attempt_id) =>
+                {
+                    self.current = None;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Begins to say what is next: the registration, or the oldest item.
+    async fn send(&mut self) -> Option<Sending> {
+        let (client, run) = (Arc::clone(&self.client), self.run.clone());
+        let token = self.link.token.borrow().clone();
+        let Some(token) = token else {
+            let body = self.register.clone();
+            return Some(Box::pin(async move { Answer::Registered(limited(client.register(body)).await) }));
+        };
+        let Some(item) = self.next().await else {
+            let mut queue = self.link.queue.lock();
+            if !queue.waits() {
+                queue.flushed();
+            }
+            return None;
+        };
+        Some(Box::pin(async move { say(client, run, token, item).await }))
+    }
+
+    fn settle(&mut self, answer: Answer) -> Settled {
+        let refusal = match &answer {
+            Answer::Registered(Err(e)) | Answer::Begun(Err(e)) | Answer::Said(Err(e)) => Some(e.clone()),
+            Answer::Registered(Ok(_)) | Answer::Begun(Ok(_)) | Answer::Said(Ok(())) => None,
+        };
+        if let Some(ClientError::Unreachable(why)) = refusal {
+            self.link.trouble(&why);
+            self.forget_withdrawn();
+            return Settled::NotNow;
+        }
+        self.link.answered();
+        match answer {
+            Answer::Registered(Ok(registration)) => self.registered(registration),
+            Answer::Registered(Err(e)) => {
+                warn!("the run is not recorded: {e}");
+                self.link.queue.lock().close(&e);
+                if let ClientError::Refused { slug, detail } = e {
+                    self.link.tell.send_modify(|told| {
+                        told.refused = Some(Refused { slug, detail });
+                        told.fenced = true;
+                    });
+                }
+                return Settled::Refused;
+            }
+            Answer::Begun(answer) => {
+                self.refused(refusal.as_ref());
+                if let Some(Item::Begin { ticket, .. }) = self.current.take() {
+                    self.link.queue.lock().begun(ticket, answer);
+                }
+            }
+            Answer::Said(_) => {
+                self.refused(refusal.as_ref());
+                self.current = None;
+            }
+        }
+        Settled::Done
+    }
+
+    fn registered(&self, registration: Registration) {
+        let Registration { name, token, num_attempts, num_failures, .. } = registration;
+        let registered = Registered { name, num_attempts, num_failures };
+        self.link.tell.send_modify(|told| told.registered = Some(registered));
+        self.link.token.send_replace(Some(token));
+    }
+
+    /// Says what was refused. Another try would get the same answer.
+    fn refused(&self, refusal: Option<&ClientError>) {
+        let Some(ClientError::Refused { slug, detail }) = refusal else { return };
+        if slug == "stale-controller" {
+            self.link.tell.send_modify(|told| told.fenced = true);
+        }
+        let what = match &self.current {
+            Some(Item::Report(_)) => "metrics",
+            // Whoever asked for it is told.
+            Some(Item::Begin { .. }) => return,
+            Some(Item::Say(verb)) if self.is_of_withdrawn(verb) => {
+                debug!("the head does not know an attempt that was withdrawn");
+                return;
+            }
+            _ => "a change",
+        };
+        warn!("the head did not take {what} ({slug}): {detail}");
+    }
+
+    /// An attempt that could not be begun so far need not be, if nobody waits for it any more. The head may have heard of
+    /// it all the same: then the attempt's end, which follows, is not refused.
+    fn forget_withdrawn(&mut self) {
+        if let Some(Item::Begin { ticket, body }) = &self.current
+            && self.link.queue.lock().is_withdrawn(*ticket, &body.attempt_id)
+        {
+            self.current = None;
+        }
+    }
+
+    fn is_of_withdrawn(&self, verb: &RunVerb) -> bool {
+        attempt_of(verb).is_some_and(|attempt| self.link.queue.lock().was_withdrawn(attempt))
+    }
+
+    /// Works on the spool where it may block; none if the runtime ends.
+    async fn on_disk<T: Send + 'static>(&self, work: impl FnOnce(&Spool) -> T + Send + 'static) -> Option<T> {
+        let spool = self.spool.clone();
+        tokio::task::spawn_blocking(move || work(&spool)).await.ok()
+    }
+}
+
+enum Settled {
+    Done,
+    NotNow,
+    /// The head does not record this run.
+    Refused,
+}
+
+async fn say(client: Arc<dyn StateClient>, run: RunId, token: Secret, item: Item) -> Answer {
+    match item {
+        Item::Say(verb) => Answer::Said(limited(client.say(&run, &token, verb)).await),
+        Item::Begin { body, .. } => Answer::Begun(limited(client.begin_attempt(&run, &token, body)).await),
+        Item::Report(batch) => Answer::Said(limited(client.report(&run, &token, batch)).await),
+    }
+}
+
+async fn limited<T>(answer: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
+    match timeout(ANSWER_LIMIT, answer).await {
+        Ok(answer) => answer,
+        Err(_) => Err(ClientError::Unreachable("the head did not answer in time".to_owned())),
+    }
+}
+
+fn attempt_of(verb: &RunVerb) -> Option<&AttemptId> {
+    match verb {
+        RunVerb::AttemptRunning(id, _) | RunVerb::ChangeWorkers(id, _) | RunVerb::EndAttempt(id, _) => {
+            Some(id)
+        }
+        RunVerb::SetState(_) | RunVerb::BeginAttempt(_) | RunVerb::End(_) => None,
+    }
+}
+
+async fn present(sending: &mut Option<Sending>) -> Answer {
+    match sending {
+        Some(sending) => sending.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
