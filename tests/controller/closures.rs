@@ -16,7 +16,7 @@ use trainhead::{
         ClosureGroup, ControllerOptions, FailurePolicy, TrainController, TrainResult, WorkerSession,
         default_stop_signal,
     },
-    state::{DataDir, StateHandle, StateOptions, StateTask, start},
+    state::{DataDir, StateClient, StateHandle, StateOptions, StateTask, start},
 };
 
 /// A step of training takes some time.
@@ -24,17 +24,17 @@ fn breathe() {
     std::thread::park_timeout(Duration::from_millis(1));
 }
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-struct Head {
+pub(crate) struct Head {
     dir: DataDir,
-    state: StateHandle,
+    pub(crate) state: StateHandle,
     _task: StateTask,
     _temp: TempDir,
 }
 
 impl Head {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let temp = TempDir::new().unwrap();
         let dir = DataDir::open(temp.path()).unwrap();
         let lock = dir.try_lock().unwrap().unwrap();
@@ -44,6 +44,20 @@ impl Head {
     }
 
     fn controller<F>(&self, workers: u32, max_failures: i64, train: F) -> TrainController<ClosureGroup>
+    where
+        F: Fn(WorkerSession) -> Result<(), Failure> + Send + Sync + 'static,
+    {
+        self.controller_by(Arc::new(self.state.clone()), workers, max_failures, train)
+    }
+
+    /// The same by another way to the state.
+    pub(crate) fn controller_by<F>(
+        &self,
+        client: Arc<dyn StateClient>,
+        workers: u32,
+        max_failures: i64,
+        train: F,
+    ) -> TrainController<ClosureGroup>
     where
         F: Fn(WorkerSession) -> Result<(), Failure> + Send + Sync + 'static,
     {
@@ -64,10 +78,10 @@ impl Head {
             process: None,
             clock: Arc::new(SystemClock::new()),
         };
-        TrainController::new(options, Arc::new(self.state.clone()), ClosureGroup::new(train)).unwrap()
+        TrainController::new(options, client, ClosureGroup::new(train)).unwrap()
     }
 
-    async fn record(&self, result: &TrainResult) -> Value {
+    pub(crate) async fn record(&self, result: &TrainResult) -> Value {
         assert!(result.delivered);
         serde_json::from_slice(&self.state.run(&result.run_id).await.unwrap()).unwrap()
     }

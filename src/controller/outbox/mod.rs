@@ -106,7 +106,7 @@ impl Outbox {
     }
 
     /// The run's token, from its registration on.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the log shipper"))]
+    #[expect(dead_code, reason = "for the log shipper")]
     pub(super) fn token(&self) -> watch::Receiver<Option<Secret>> {
         self.link.token.subscribe()
     }

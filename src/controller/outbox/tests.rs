@@ -5,7 +5,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    base::{AttemptId, SystemClock, Timestamp},
+    base::{AttemptId, SystemClock, Timestamp, number::size},
     controller::{
         fake_head::{FakeHead, Heard, LIMIT},
         session::SessionInfo,
@@ -45,7 +45,7 @@ impl Place {
         };
         let writer = register.controller.actor_id.clone();
         let link = Arc::new(Link::new(Arc::clone(&session), writer, limits));
-        let client: Arc<dyn StateClient> = Arc::clone(&head) as _;
+        let client: Arc<dyn StateClient> = head.clone();
         let pulse = Pulse { client: Arc::clone(&client), run: run.clone(), clock, link: Arc::clone(&link) };
         let delivery = Delivery::new(client, run, register, Arc::clone(&link), Spool::new(run_dir.path()));
         let outbox = Outbox::with(delivery, pulse, Duration::from_secs(3600), link, &tasks);
@@ -201,9 +201,9 @@ async fn without_a_disk_the_newest_metrics_are_dropped_and_counted_and_no_verb_i
     let verbs = place.head.set(|seen| seen.heard.iter().filter(|h| matches!(h, Heard::Say(_))).count());
     let steps = place.steps(0);
     let dropped = place.outbox.dropped_points();
-    assert_eq!((verbs, steps.len() as u64 + dropped), (100, 100));
+    assert_eq!((verbs, size(steps.len()) + dropped), (100, 100));
     assert!(dropped > 50);
-    assert_eq!(steps, (0..steps.len() as u64).collect::<Vec<_>>(), "the newest are dropped");
+    assert_eq!(steps, (0..size(steps.len())).collect::<Vec<_>>(), "the newest are dropped");
     place.end().await;
 }
 
