@@ -90,7 +90,7 @@ impl FakeHead {
             } else {
                 let answer = work(&mut seen);
                 seen.answers += 1;
-                let lost = seen.loses.is_some_and(|n| seen.answers % n == 0);
+                let lost = seen.loses.is_some_and(|n| seen.answers.is_multiple_of(n));
                 if lost { Err(ClientError::Unreachable("lost".into())) } else { answer }
             }
         };

@@ -4,6 +4,7 @@
 
 pub mod agent;
 mod agent_group;
+mod begin;
 mod callbacks;
 mod closure_group;
 mod failure;
@@ -16,6 +17,7 @@ mod log_shipper;
 mod machine;
 mod options;
 mod outbox;
+mod perform;
 mod policy;
 pub mod process;
 mod run;

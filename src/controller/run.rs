@@ -1,7 +1,7 @@
 //! The loop: waits for whatever happens first, has the machine decide, and performs what it decided. Nothing in it waits
 //! for one thing alone, so that it can be spoken to in every state.
 
-use std::{collections::VecDeque, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -10,28 +10,20 @@ use tokio::{
 use tracing::{debug, info};
 
 use super::{
-    callbacks::{Callbacks, Hook, RunContext},
-    group::{GroupEvent, GroupSpec, WorkerGroup},
-    handle::{Ask, ControllerHandle, asks},
-    last_report::LastReport,
+    callbacks::{Callbacks, Hook},
+    group::{GroupEvent, WorkerGroup},
+    handle::{Ask, ControllerHandle},
     log_shipper::LogShipper,
-    machine::{Machine, Rules},
+    machine::Machine,
     options::{ControllerOptions, ControllerView, TrainResult},
     outbox::{FromHead, Outbox},
-    policy::{Permanent, Why, drain},
-    session::{Session, SessionInfo},
-    session_server, stacks,
+    session::Session,
     steps::{Effect, History, Input, Outcome},
 };
 use crate::{
-    base::{ActorId, RunId, Tasks, number},
-    model::{
-        commands::{ControllerIdentity, RegisterRun},
-        ledger::Bundle,
-        names::made_up_name,
-        verbs::Begun,
-    },
-    state::{ClientError, DataDir, StateClient},
+    base::{RunId, Tasks},
+    model::verbs::Begun,
+    state::ClientError,
 };
 
 /// What is said at the end is delivered within this, or the user is told that it was not.
@@ -47,42 +39,42 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Drives one run.
 pub struct TrainController<G> {
-    options: ControllerOptions,
-    run_id: RunId,
-    group: G,
-    machine: Machine,
-    session: Arc<Session>,
-    outbox: Outbox,
-    callbacks: Callbacks,
+    pub(super) options: ControllerOptions,
+    pub(super) run_id: RunId,
+    pub(super) group: G,
+    pub(super) machine: Machine,
+    pub(super) session: Arc<Session>,
+    pub(super) outbox: Outbox,
+    pub(super) callbacks: Callbacks,
     /// For a head that has its logs elsewhere.
-    shipper: Option<LogShipper>,
-    tasks: Tasks,
-    asks: mpsc::Receiver<Ask>,
-    show: watch::Sender<ControllerView>,
-    handle: ControllerHandle,
+    pub(super) shipper: Option<LogShipper>,
+    pub(super) tasks: Tasks,
+    pub(super) asks: mpsc::Receiver<Ask>,
+    pub(super) show: watch::Sender<ControllerView>,
+    pub(super) handle: ControllerHandle,
     /// No rank makes steps.
-    stalled: bool,
-    waits: Waits,
+    pub(super) stalled: bool,
+    pub(super) waits: Waits,
     /// What the machine has decided and nobody has done yet.
-    effects: VecDeque<Effect>,
-    outcome: Option<Outcome>,
+    pub(super) effects: VecDeque<Effect>,
+    pub(super) outcome: Option<Outcome>,
     /// When it began, on the monotonic clock.
-    begun: Duration,
+    pub(super) begun: Duration,
 }
 
 /// What the loop waits for.
 #[derive(Default)]
-struct Waits {
+pub(super) struct Waits {
     /// The head's answer to an attempt that was asked for.
-    asked: Option<oneshot::Receiver<Result<Begun, ClientError>>>,
+    pub(super) asked: Option<oneshot::Receiver<Result<Begun, ClientError>>>,
     /// Callbacks that are called before a group may start.
-    gate: Option<oneshot::Receiver<()>>,
+    pub(super) gate: Option<oneshot::Receiver<()>>,
     /// The ranks' stacks.
-    stacks: Option<oneshot::Receiver<Vec<String>>>,
-    pause: Option<Instant>,
-    settle: Option<Instant>,
+    pub(super) stacks: Option<oneshot::Receiver<Vec<String>>>,
+    pub(super) pause: Option<Instant>,
+    pub(super) settle: Option<Instant>,
     /// When a group that was given notice gets the stop signal, and its grace then.
-    drained: Option<(Instant, Duration)>,
+    pub(super) drained: Option<(Instant, Duration)>,
 }
 
 impl<G> std::fmt::Debug for TrainController<G> {
@@ -92,107 +84,6 @@ impl<G> std::fmt::Debug for TrainController<G> {
 }
 
 impl<G: WorkerGroup> TrainController<G> {
-    /// A controller for a run. The head need not be there yet: the run is registered when it is.
-    ///
-    /// # Errors
-    /// When the session's socket cannot be made.
-    pub fn new(
-        mut options: ControllerOptions,
-        client: Arc<dyn StateClient>,
-        group: G,
-    ) -> std::io::Result<Self> {
-        let run_id = options.run_id.clone();
-        let tasks = Tasks::new();
-        let begun = options.clock.monotonic();
-        let name = options.name.clone().unwrap_or_else(|| made_up_name(&run_id));
-        let storage_path = options.data_dir.run_dir(&run_id);
-        std::fs::create_dir_all(&storage_path)?;
-        let info = SessionInfo {
-            run_id: run_id.clone(),
-            run_name: name.clone(),
-            experiment: options.experiment.clone(),
-            storage_path: storage_path.clone(),
-            grace_period_ms: number::millis(options.grace),
-            config: options.settings.clone(),
-        };
-        let session = Arc::new(Session::new(info, Arc::clone(&options.clock)));
-        if let Some(socket) = &options.session_socket {
-            session_server::serve(Arc::clone(&session), socket, &tasks)?;
-        }
-        let register = RegisterRun {
-            id: Some(run_id.clone()),
-            name: Some(name.clone()),
-            experiment: options.experiment.clone(),
-            settings: options.settings.clone(),
-            tags: options.tags.clone(),
-            start_time_ms: Some(options.clock.now()),
-            controller: ControllerIdentity {
-                actor_id: ActorId::generate(),
-                lease_ttl_ms: u64::try_from(options.lease_ttl.as_millis()).ok(),
-                process: options.process.clone(),
-            },
-            resume: options.resume,
-            ..RegisterRun::by(ActorId::generate())
-        };
-        let outbox = Outbox::start(
-            Arc::clone(&client),
-            run_id.clone(),
-            register,
-            Arc::clone(&session),
-            Arc::clone(&options.clock),
-            options.heartbeat,
-            &tasks,
-        );
-        let shipper = options.ships_logs.then(|| {
-            LogShipper::start(client, run_id.clone(), options.data_dir.clone(), outbox.token(), &tasks)
-        });
-        let rules = Rules {
-            run: run_id.clone(),
-            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
-            scaling: options.scaling.clone(),
-            failures: options.failures,
-            health: options.health,
-        };
-        let machine = Machine::new(rules);
-        let run = RunContext {
-            run_id: run_id.clone(),
-            run_name: name,
-            experiment: options.experiment.clone(),
-            storage_path,
-        };
-        let callbacks = Callbacks::start(std::mem::take(&mut options.callbacks), run, &tasks);
-        let (show, view) = watch::channel(ControllerView {
-            state: machine.state(),
-            detail: None,
-            attempt: 0,
-            workers_alive: 0,
-            workers: 0,
-            failures: machine.failures(),
-            last: LastReport::default(),
-            registered: None,
-        });
-        let (handle, asks) = asks(view);
-        Ok(Self {
-            options,
-            run_id,
-            group,
-            machine,
-            session,
-            outbox,
-            callbacks,
-            shipper,
-            tasks,
-            asks,
-            show,
-            handle,
-            stalled: false,
-            waits: Waits::default(),
-            effects: VecDeque::new(),
-            outcome: None,
-            begun,
-        })
-    }
-
     /// The run's id.
     #[must_use]
     pub fn run_id(&self) -> &RunId {
@@ -353,7 +244,7 @@ impl<G: WorkerGroup> TrainController<G> {
         self.step(Input::Tick(self.session.silence(&alive)));
     }
 
-    fn step(&mut self, input: Input) {
+    pub(super) fn step(&mut self, input: Input) {
         debug!("the controller has {input:?}");
         let before = self.machine.state();
         let effects = self.machine.on(input, self.options.clock.now());
@@ -365,103 +256,6 @@ impl<G: WorkerGroup> TrainController<G> {
         }
         self.effects.extend(effects);
         self.perform();
-    }
-
-    /// Does what was decided, up to a start that callbacks have to hear of before.
-    fn perform(&mut self) {
-        while let Some(effect) = self.effects.pop_front() {
-            match effect {
-                Effect::Start { .. } if self.waits.gate.is_some() => {
-                    // Still being called.
-                    self.effects.push_front(effect);
-                    return self.unless_told_to_end();
-                }
-                Effect::Start { attempt, restart_count, num_workers, reservation } => {
-                    let spec = self.begin_group(attempt, restart_count, num_workers, reservation);
-                    self.group.start(spec);
-                    self.callbacks.call(Hook::GroupStart(attempt));
-                }
-                Effect::Announce(attempt, placed) => {
-                    self.waits.gate = self.callbacks.gate(Hook::BeforeGroupStart(attempt, placed));
-                }
-                Effect::Say(verb) => self.outbox.say(verb),
-                Effect::Ask(begin) => self.waits.asked = Some(self.outbox.begin(begin)),
-                Effect::Withdraw => self.waits.asked = None,
-                Effect::Demand(demand) => self.outbox.set_demand(demand),
-                Effect::Failed(failure) => self.callbacks.call(Hook::Failure(failure)),
-                Effect::Resizing(from, to) => self.callbacks.call(Hook::Resize(from, to)),
-                Effect::Drain(why) => self.drain(why),
-                Effect::Shutdown { grace } => self.shut_down(grace.unwrap_or(self.options.grace)),
-                Effect::Abort => {
-                    let attempt = self.machine.attempt();
-                    self.callbacks.call(Hook::BeforeAbort(attempt));
-                    self.group.abort();
-                    self.callbacks.call(Hook::Abort(attempt));
-                }
-                Effect::WriteStacks(ranks) => {
-                    let ranks = ranks.into_iter().map(|(rank, pid)| (pid, self.log(rank))).collect();
-                    self.waits.stacks = Some(stacks::write(ranks, &self.tasks));
-                }
-                Effect::Pause(pause) => self.waits.pause = Some(Instant::now() + pause),
-                Effect::Settle(settle) => self.waits.settle = Some(Instant::now() + settle),
-                Effect::Done(how) => self.outcome = Some(how),
-            }
-        }
-    }
-
-    /// A group that is to be ended before it was started is not started.
-    fn unless_told_to_end(&mut self) {
-        let ends =
-            |effect: &Effect| matches!(effect, Effect::Shutdown { .. } | Effect::Drain(_) | Effect::Abort);
-        if self.effects.iter().any(ends) {
-            self.waits.gate = None;
-            self.effects.retain(|effect| !ends(effect) && !matches!(effect, Effect::Start { .. }));
-            let message = "stopped before the workers were started".to_owned();
-            self.step(Input::StartFailed { message, permanent: Permanent::No });
-        }
-    }
-
-    fn begin_group(
-        &mut self,
-        attempt: u32,
-        restart_count: u32,
-        num_workers: u32,
-        reservation: Vec<Bundle>,
-    ) -> GroupSpec {
-        self.session.begin_attempt(attempt, restart_count, num_workers);
-        self.waits.drained = None;
-        GroupSpec {
-            run: self.run_id.clone(),
-            attempt,
-            restart_count,
-            max_restarts: self.options.failures.max_failures,
-            num_workers,
-            reservation,
-            grace: self.options.grace,
-            session: Arc::clone(&self.session),
-        }
-    }
-
-    fn drain(&mut self, why: Why) {
-        let heeded = self.session.all_heed(&self.machine.alive());
-        let (after, grace) = drain(why, self.options.grace, heeded);
-        self.session.give_notice(why, after + grace);
-        if after.is_zero() {
-            self.shut_down(grace);
-        } else {
-            self.waits.drained = Some((Instant::now() + after, grace));
-        }
-    }
-
-    fn shut_down(&mut self, grace: Duration) {
-        self.waits.drained = None;
-        self.session.request_stop();
-        self.callbacks.call(Hook::BeforeShutdown(self.machine.attempt()));
-        self.group.shutdown(self.options.stop_signal, grace);
-    }
-
-    fn log(&self, rank: u32) -> PathBuf {
-        self.options.data_dir.root().join(DataDir::log(&self.run_id, self.machine.attempt(), rank))
     }
 
     fn publish(&self, from_head: &FromHead) {

@@ -15,7 +15,7 @@ use trainhead::{
     controller::{
         ClosureGroup, ControllerOptions, FailurePolicy, TrainController, TrainResult, WorkerSession,
     },
-    state::{DataDir, StateHandle, StateOptions, StateTask, start},
+    state::{DataDir, StateClient, StateHandle, StateOptions, StateTask, start},
 };
 
 /// A step of training takes some time.
@@ -23,17 +23,17 @@ fn breathe() {
     std::thread::park_timeout(Duration::from_millis(1));
 }
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-struct Head {
+pub(crate) struct Head {
     dir: DataDir,
-    state: StateHandle,
+    pub(crate) state: StateHandle,
     _task: StateTask,
     _temp: TempDir,
 }
 
 impl Head {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let temp = TempDir::new().unwrap();
         let dir = DataDir::open(temp.path()).unwrap();
         let lock = dir.try_lock().unwrap().unwrap();
@@ -46,6 +46,20 @@ impl Head {
     where
         F: Fn(WorkerSession) -> Result<(), Failure> + Send + Sync + 'static,
     {
+        self.controller_by(Arc::new(self.state.clone()), workers, max_failures, train)
+    }
+
+    /// The same by another way to the state.
+    pub(crate) fn controller_by<F>(
+        &self,
+        client: Arc<dyn StateClient>,
+        workers: u32,
+        max_failures: i64,
+        train: F,
+    ) -> TrainController<ClosureGroup>
+    where
+        F: Fn(WorkerSession) -> Result<(), Failure> + Send + Sync + 'static,
+    {
         let clock = Arc::new(SystemClock::new());
         let options = ControllerOptions {
             experiment: Some("closures".into()),
@@ -55,10 +69,10 @@ impl Head {
             heartbeat: Duration::from_millis(50),
             ..ControllerOptions::new(RunId::generate(), workers, self.dir.clone(), clock)
         };
-        TrainController::new(options, Arc::new(self.state.clone()), ClosureGroup::new(train)).unwrap()
+        TrainController::new(options, client, ClosureGroup::new(train)).unwrap()
     }
 
-    async fn record(&self, result: &TrainResult) -> Value {
+    pub(crate) async fn record(&self, result: &TrainResult) -> Value {
         assert!(result.delivered);
         serde_json::from_slice(&self.state.run(&result.run_id).await.unwrap()).unwrap()
     }

@@ -10,3 +10,4 @@
 
 mod agent;
 mod closures;
+mod outage;

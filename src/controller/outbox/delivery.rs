@@ -104,7 +104,7 @@ impl Delivery {
                         gathered = None;
                         self.link.put(|_| ());
                     } else if gathered.is_none() {
-                        let behind = self.current.is_some() && self.link.queue.lock().waits();
+                        let behind = self.link.queue.lock().waits();
                         let wait = if behind { GATHER_BEHIND } else { GATHER };
                         gathered = Some(Instant::now() + wait);
                     }
@@ -123,7 +123,10 @@ impl Delivery {
             let Some((number, items)) = self.link.queue.lock().overflow() else { return };
             let written = self.on_disk(move |spool| (spool.write(number, &items), items)).await;
             match written {
-                Some((Ok(bytes), _)) => self.link.queue.lock().spilled(number, bytes),
+                Some((Ok(bytes), _)) => {
+                    self.link.queue.lock().spilled(number, bytes);
+                    self.no_spool_until = None;
+                }
                 Some((Err(e), items)) => {
                     if self.no_spool_until.is_none() {
                         warn!("what waits for the head cannot be kept on disk: {e}");
@@ -141,6 +144,7 @@ impl Delivery {
     /// Takes the oldest item that is still wanted, unless one waits for its answer.
     async fn next(&mut self) -> Option<Item> {
         loop {
+            self.forget_withdrawn();
             if self.current.is_some() {
                 return self.current.clone();
             }
@@ -166,18 +170,20 @@ impl Delivery {
                 }
                 Next::Nothing => return None,
             }
-            match &mut self.current {
-                Some(Item::Report(batch)) => {
-                    self.seq += 1;
-                    batch.seq = self.seq;
-                }
-                Some(Item::Begin { ticket, body })
-                    if self.link.queue.lock().is_withdrawn(*ticket, &body.attempt_id) =>
-                {
-                    self.current = None;
-                }
-                _ => {}
+            if let Some(Item::Report(batch)) = &mut self.current {
+                self.seq += 1;
+                batch.seq = self.seq;
             }
+        }
+    }
+
+    /// An attempt for which nobody waits any more is not begun. If it was tried before, the head may have heard of it all
+    /// the same: then the attempt's end, which follows, is not refused.
+    fn forget_withdrawn(&mut self) {
+        if let Some(Item::Begin { ticket, body }) = &self.current
+            && self.link.queue.lock().is_withdrawn(*ticket, &body.attempt_id)
+        {
+            self.current = None;
         }
     }
 
@@ -206,7 +212,6 @@ impl Delivery {
         };
         if let Some(ClientError::Unreachable(why)) = refusal {
             self.link.trouble(&why);
-            self.forget_withdrawn();
             return Settled::NotNow;
         }
         self.link.answered();
@@ -261,16 +266,6 @@ impl Delivery {
             _ => "a change",
         };
         warn!("the head did not take {what} ({slug}): {detail}");
-    }
-
-    /// An attempt that could not be begun so far need not be, if nobody waits for it any more. The head may have heard of
-    /// it all the same: then the attempt's end, which follows, is not refused.
-    fn forget_withdrawn(&mut self) {
-        if let Some(Item::Begin { ticket, body }) = &self.current
-            && self.link.queue.lock().is_withdrawn(*ticket, &body.attempt_id)
-        {
-            self.current = None;
-        }
     }
 
     fn is_of_withdrawn(&self, verb: &RunVerb) -> bool {

@@ -5,7 +5,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    base::{AttemptId, SystemClock, Timestamp},
+    base::{AttemptId, SystemClock, Timestamp, number::size},
     controller::{
         fake_head::{FakeHead, Heard, LIMIT},
         session::SessionInfo,
@@ -45,7 +45,7 @@ impl Place {
         };
         let writer = register.controller.actor_id.clone();
         let link = Arc::new(Link::new(Arc::clone(&session), writer, limits));
-        let client: Arc<dyn StateClient> = Arc::clone(&head) as _;
+        let client: Arc<dyn StateClient> = head.clone();
         let pulse = Pulse { client: Arc::clone(&client), run: run.clone(), clock, link: Arc::clone(&link) };
         let delivery = Delivery::new(client, run, register, Arc::clone(&link), Spool::new(run_dir.path()));
         let outbox = Outbox::with(delivery, pulse, Duration::from_secs(3600), link, &tasks);
@@ -58,7 +58,7 @@ impl Place {
         self.session.log(rank, points).unwrap();
     }
 
-    async fn goes_away(&self) {
+    fn goes_away(&self) {
         self.head.set(|seen| (seen.away, seen.asked_in_vain) = (true, 0));
     }
 
@@ -66,9 +66,9 @@ impl Place {
         self.head.set(|seen| seen.away = false);
     }
 
-    fn steps(&self, whose: u32) -> Vec<u64> {
+    fn steps(&self, rank: u32) -> Vec<u64> {
         let steps = |heard: &Heard| match heard {
-            Heard::Report(batch) if batch.rank == whose => batch.columns.clone().unwrap().step,
+            Heard::Report(batch) if batch.rank == rank => batch.columns.clone().unwrap().step,
             _ => Vec::new(),
         };
         self.head.set(|seen| seen.heard.iter().flat_map(steps).collect())
@@ -122,7 +122,7 @@ async fn the_order_is_kept_over_an_outage_and_every_message_arrives_once() {
         (registered.name.as_str(), registered.num_attempts, registered.num_failures.worker),
         ("named", 3, 2)
     );
-    place.goes_away().await;
+    place.goes_away();
     place.report(0, 0..10);
     place.outbox.say(state(ControllerState::Running));
     place.head.wait_for("try", |seen| seen.asked_in_vain > 1).await;
@@ -157,7 +157,7 @@ async fn what_memory_does_not_hold_waits_on_disk_and_arrives_once_and_in_order()
     for from in (0..POINTS / 2).step_by(1000) {
         place.report(0, from..from + 1000);
         place.report(1, from..from + 1000);
-        // A verb among them, so that they come in many batches.
+        // Looking takes what was reported, as a verb does.
         let (items, weight) = waiting();
         most = (most.0.max(items), most.1.max(weight));
         let spilled = async {
@@ -201,9 +201,9 @@ async fn without_a_disk_the_newest_metrics_are_dropped_and_counted_and_no_verb_i
     let verbs = place.head.set(|seen| seen.heard.iter().filter(|h| matches!(h, Heard::Say(_))).count());
     let steps = place.steps(0);
     let dropped = place.outbox.dropped_points();
-    assert_eq!((verbs, steps.len() as u64 + dropped), (100, 100));
+    assert_eq!((verbs, size(steps.len()) + dropped), (100, 100));
     assert!(dropped > 50);
-    assert_eq!(steps, (0..steps.len() as u64).collect::<Vec<_>>(), "the newest are dropped");
+    assert_eq!(steps, (0..size(steps.len())).collect::<Vec<_>>(), "the newest are dropped");
     place.end().await;
 }
 
@@ -213,7 +213,7 @@ async fn a_beginning_is_answered_refused_or_withdrawn() {
     let refused = place.outbox.begin(attempt()).await.unwrap();
     assert!(matches!(refused, Err(ClientError::Refused { slug, .. }) if slug == "no-resources"));
     place.head.set(|seen| seen.refuses_begin = false);
-    place.goes_away().await;
+    place.goes_away();
     // The one is tried in vain already when it is withdrawn, the other one has not had its turn.
     let first = place.outbox.begin(attempt());
     place.head.wait_for("try", |seen| seen.asked_in_vain > 0).await;
