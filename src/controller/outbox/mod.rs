@@ -104,7 +104,6 @@ impl Outbox {
     }
 
     /// The run's token, from its registration on.
-    #[expect(dead_code, reason = "for the log shipper")]
     pub(super) fn token(&self) -> watch::Receiver<Option<Secret>> {
         self.link.token.subscribe()
     }
