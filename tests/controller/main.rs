@@ -9,4 +9,6 @@
 )]
 
 mod agent;
+mod agent_ends;
 mod closures;
+mod stage;
