@@ -1,4 +1,4 @@
-//! Building blocks that do not know what a run is: ids, time, limits, secrets, tasks, file tails, masking, what a
+//! Building blocks that do not know what a run is: ids, time, limits, secrets, tasks, files with holes and their tails, masking, what a
 //! host has.
 
 pub mod clock;
@@ -8,11 +8,13 @@ pub mod http;
 pub mod ids;
 pub mod invalid;
 pub mod limits;
+pub mod log_limit;
 pub mod masking;
 pub mod number;
 pub mod readable;
 pub mod sampler;
 pub mod secret;
+pub mod sparse;
 pub mod tail;
 pub mod tasks;
 

@@ -1,5 +1,5 @@
 //! Following a growing file: bytes as they are appended, woken by inotify instead of by polling.
-//! Knows nothing of lines or encodings: a log is bytes.
+//! Knows nothing of lines or encodings: a log is bytes. What was left out of its middle is passed over.
 
 use std::{
     io,
@@ -12,10 +12,16 @@ use std::{
 use bytes::Bytes;
 use rustix::fs::inotify;
 
-use super::{number::size, readable::Readable};
+use super::{
+    number::size,
+    readable::Readable,
+    sparse::{CHUNK, read_data, stretch_start},
+};
 
-/// Most bytes handed out at once.
-const CHUNK: usize = 64 * 1024;
+/// So much of the end of a file is looked at for each line that is asked for: longer lines are cut.
+const LINE_BYTES: u64 = 8 << 10;
+/// Most that is looked at, however many lines are asked for.
+const MOST_BYTES: u64 = 256 << 20;
 /// How long to wait for a file that does not exist yet before looking again. Inotify on the directory would
 /// need the directory to exist; this wait ends with the file's first line at the latest.
 const APPEARING: Duration = Duration::from_millis(50);
@@ -65,7 +71,8 @@ impl Tail {
         self.offset
     }
 
-    /// What is there now and was not handed out yet; empty when there is nothing.
+    /// What is there now and was not handed out yet; empty when there is nothing. At most 64 KiB. What is missing in the
+    /// middle of the file is passed over: the first of these bytes stands at [`Self::offset`] minus their number.
     ///
     /// # Errors
     /// When the file cannot be read. A file that does not exist yet is not an error.
@@ -73,15 +80,12 @@ impl Tail {
         let Some(opened) = self.opened()? else { return Ok(Bytes::new()) };
         let file = Arc::clone(&opened.file);
         let offset = self.offset;
-        let bytes = tokio::task::spawn_blocking(move || {
-            let mut buffer = vec![0; CHUNK];
-            let n = file.read_at(&mut buffer, offset)?;
-            buffer.truncate(n);
-            Ok::<_, io::Error>(Bytes::from(buffer))
-        })
-        .await
-        .map_err(io::Error::other)??;
-        self.offset += size(bytes.len());
+        let (at, bytes) = tokio::task::spawn_blocking(move || read_data(&file, offset))
+            .await
+            .map_err(io::Error::other)??;
+        if !bytes.is_empty() {
+            self.offset = at + size(bytes.len());
+        }
         Ok(bytes)
     }
 
@@ -131,7 +135,9 @@ impl Tail {
     }
 }
 
-/// Byte offset at which the last `lines` lines of a file begin, found by seeking from its end.
+/// Byte offset at which the last `lines` lines of a file begin, found by seeking from its end. Never before a hole, so
+/// that all from there on is one stretch; and not farther back than 8 KiB a line, so that a file without lines is as
+/// quick as any.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -140,29 +146,33 @@ pub fn last_lines_offset(file: &std::fs::File, lines: usize) -> io::Result<u64> 
     if lines == 0 {
         return Ok(end);
     }
+    let farthest = end.saturating_sub(size(lines).saturating_mul(LINE_BYTES).min(MOST_BYTES));
     let mut wanted = lines;
     let mut buffer = vec![0; CHUNK];
     let mut last = true;
-    while end > 0 {
-        let take = end.min(size(CHUNK));
+    while end > farthest {
+        let take = (end - farthest).min(size(CHUNK));
         let start = end - take;
         let chunk = buffer.get_mut(..usize::try_from(take).unwrap_or(CHUNK)).unwrap_or_default();
         file.read_exact_at(chunk, start)?;
+        // A hole reads as zeros.
+        let first = if memchr::memchr(0, chunk).is_some() { stretch_start(file, start, end)? } else { start };
+        let there = chunk.get(usize::try_from(first - start).unwrap_or(CHUNK)..).unwrap_or_default();
         // A newline that ends the file does not begin another line.
-        let searched = if std::mem::take(&mut last) && chunk.last() == Some(&b'\n') {
-            chunk.get(..chunk.len() - 1).unwrap_or_default()
-        } else {
-            &*chunk
-        };
+        let searched =
+            if std::mem::take(&mut last) { there.strip_suffix(b"\n").unwrap_or(there) } else { there };
         for at in memchr::memrchr_iter(b'\n', searched) {
             wanted -= 1;
             if wanted == 0 {
-                return Ok(start + size(at) + 1);
+                return Ok(first + size(at) + 1);
             }
+        }
+        if first > start {
+            return Ok(first);
         }
         end = start;
     }
-    Ok(0)
+    Ok(end)
 }
 
 #[cfg(test)]
@@ -189,6 +199,36 @@ mod tests {
         assert_eq!(tail(2), "line 19999\nunfinished");
         assert_eq!(tail(15_000).lines().next(), Some("line 5001"));
         assert_eq!(tail(99_999).lines().next(), Some("line 0"));
+    }
+
+    #[test]
+    fn a_file_without_lines_is_as_quick_as_any() {
+        let file = tempfile::tempfile().unwrap();
+        let size = 32 << 20;
+        file.write_all_at(&vec![b'x'; size as usize], 0).unwrap();
+        let begun = std::time::Instant::now();
+        assert_eq!(last_lines_offset(&file, 1).unwrap(), size - LINE_BYTES);
+        assert_eq!(last_lines_offset(&file, 50).unwrap(), size - 50 * LINE_BYTES);
+        assert_eq!(last_lines_offset(&file, usize::MAX).unwrap(), 0);
+        // Written zeros, broken UTF-8 and escapes are bytes like others.
+        file.write_all_at(b"\0\n\x1b[31m\xff\xfe\0\n", size).unwrap();
+        assert_eq!(last_lines_offset(&file, 1).unwrap(), size + 2);
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_tail_passes_over_a_hole_and_its_lines_begin_after_it() {
+        let (stretch, hole) = (128 << 10, 1 << 40);
+        let Some(file) = super::super::sparse::with_hole(stretch, hole) else { return };
+        file.write_all_at(b"\n", stretch + hole + 5).unwrap();
+        assert_eq!(last_lines_offset(&file, 1).unwrap(), 2 * stretch + hole - LINE_BYTES);
+        assert_eq!(last_lines_offset(&file, 1000).unwrap(), stretch + hole);
+        let mut tail = Tail::of_file(file, stretch - 3);
+        assert_eq!(&tail.available().await.unwrap()[..], b"aaa");
+        assert_eq!(tail.offset(), stretch);
+        let after = tail.available().await.unwrap();
+        assert_eq!((&after[..7], after.len()), (&b"bbbbb\nb"[..], CHUNK));
+        assert_eq!(tail.offset(), stretch + hole + size(CHUNK));
     }
 
     #[tokio::test]

@@ -14,6 +14,8 @@ use crate::base::tail::last_lines_offset;
 const LINES: usize = 50;
 /// No more of a log is shown, whatever its lines are like.
 const BYTES: u64 = 16 * 1024;
+/// Most characters of one line.
+const LINE_CHARS: usize = 2000;
 const ERROR_FILE_BYTES: u64 = 1024 * 1024;
 
 /// What a failed rank left behind.
@@ -35,9 +37,16 @@ pub(super) fn names_taken_port(log_tail: &[String], port: u16) -> bool {
     log_tail.iter().any(taken) && log_tail.iter().any(names_it)
 }
 
-/// Reads what a rank left; what cannot be read is left out.
+/// Reads what a rank left; what cannot be read is left out. A rank that left no log has perhaps written where it was.
 pub(super) fn evidence(log: &Path, error_file: &Path) -> Evidence {
-    Evidence { log_tail: log_tail(log).unwrap_or_default(), message: error_message(error_file) }
+    let error = error_file_of(error_file);
+    let tail = log_tail(log).unwrap_or_default();
+    if !tail.is_empty() {
+        return Evidence { log_tail: tail, message: error.message };
+    }
+    let stack: Vec<String> = error.stack.unwrap_or_default().lines().map(plain).collect();
+    let from = stack.len().saturating_sub(LINES);
+    Evidence { log_tail: stack.get(from..).unwrap_or_default().to_vec(), message: error.message }
 }
 
 pub(super) fn log_tail(path: &Path) -> std::io::Result<Vec<String>> {
@@ -50,22 +59,40 @@ pub(super) fn log_tail(path: &Path) -> std::io::Result<Vec<String>> {
     Ok(String::from_utf8_lossy(&bytes).lines().map(plain).collect())
 }
 
-/// A line as it would look on a terminal at last: what follows the last carriage return, without escape sequences.
+/// A line as it would look on a terminal at last: what follows the last carriage return, without escape sequences, cut
+/// where it is too long to read.
 fn plain(line: &str) -> String {
     let last = line.rsplit('\r').next().unwrap_or(line);
-    console::strip_ansi_codes(last)
-        .chars()
-        .map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c })
-        .collect()
+    let shown = console::strip_ansi_codes(last);
+    let mut chars = shown.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c });
+    let mut plain: String = chars.by_ref().take(LINE_CHARS).collect();
+    if chars.next().is_some() {
+        plain.push_str(" …");
+    }
+    plain
 }
 
-/// The message of a `TORCHELASTIC_ERROR_FILE`: `{"message": {"message": …}}`, or a plain string.
-fn error_message(path: &Path) -> Option<String> {
-    let mut text = String::new();
-    File::open(path).ok()?.take(ERROR_FILE_BYTES).read_to_string(&mut text).ok()?;
-    let json: Value = serde_json::from_str(&text).ok()?;
-    let message = json.get("message")?;
-    message.get("message").unwrap_or(message).as_str().map(plain)
+/// What a `TORCHELASTIC_ERROR_FILE` says.
+#[derive(Default)]
+struct ErrorFile {
+    message: Option<String>,
+    stack: Option<String>,
+}
+
+/// `{"message": {"message": …, "extraInfo": {"py_callstack": …, "timestamp": …}}}`, or a plain string as the message.
+/// Anything else in it, of whatever type, is nobody's mistake.
+fn error_file_of(path: &Path) -> ErrorFile {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(ERROR_FILE_BYTES).read_to_end(&mut bytes));
+    let json: Value = match read {
+        Ok(_) => serde_json::from_str(&String::from_utf8_lossy(&bytes)).unwrap_or_default(),
+        Err(_) => return ErrorFile::default(),
+    };
+    let text = |pointer| json.pointer(pointer).and_then(Value::as_str);
+    ErrorFile {
+        message: text("/message/message").or_else(|| text("/message")).map(plain),
+        stack: text("/message/extraInfo/py_callstack").map(str::to_owned),
+    }
 }
 
 #[cfg(test)]
@@ -87,6 +114,17 @@ mod tests {
         assert_eq!(found.log_tail.len(), LINES);
         assert_eq!(found.log_tail.get(LINES - 2..).unwrap(), ["100%", "ValueError: b\u{fffd}oom"]);
         assert_eq!(found.message.as_deref(), Some("ValueError: boom"));
+        for form in [
+            r#"{"message": "ValueError: boom"}"#,
+            r#"{"message": {"message": "ValueError: boom", "extraInfo": {"timestamp": "17"}, "errorCode": 1}}"#,
+            r#"{"message": {"message": "ValueError: boom", "extraInfo": {"timestamp": 17, "py_callstack": "a\nb"}}}"#,
+        ] {
+            std::fs::write(&error, form).unwrap();
+            assert_eq!(evidence(&log, &error).message.as_deref(), Some("ValueError: boom"), "{form}");
+        }
+        assert_eq!(evidence(&dir.path().join("none"), &error).log_tail, ["a", "b"]);
+        std::fs::write(&error, "{").unwrap();
+        assert_eq!(evidence(&log, &error).message, None);
         assert_eq!(evidence(&dir.path().join("none"), &dir.path().join("none")), Evidence::default());
     }
 
@@ -97,5 +135,14 @@ mod tests {
         assert!(names_taken_port(&[torch.to_owned()], 29_500));
         assert!(!names_taken_port(&[torch.to_owned()], 2950));
         assert!(!names_taken_port(&["port 29500 answers".to_owned()], 29_500));
+    }
+
+    #[test]
+    fn a_log_without_lines_is_cut() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        std::fs::write(&log, vec![b'x'; 4 << 20]).unwrap();
+        let found = evidence(&log, &dir.path().join("none")).log_tail;
+        assert_eq!(found, [format!("{} …", "x".repeat(LINE_CHARS))]);
     }
 }

@@ -66,6 +66,13 @@ pub fn signal_name(number: i32) -> Cow<'static, str> {
     }
 }
 
+/// The name of the signal that a shell means by this exit code: it reports what ended by signal `n` as `128 + n`.
+#[must_use]
+pub fn signal_of_code(code: i32) -> Option<Cow<'static, str>> {
+    let number = code.checked_sub(128)?;
+    SIGNALS.iter().any(|(_, signal)| signal.as_raw() == number).then(|| signal_name(number))
+}
+
 /// The number of `TERM`, `SIGTERM` (in any case) or `15`; none for what is not a named Linux signal.
 #[must_use]
 pub fn parse_signal(text: &str) -> Option<i32> {
@@ -259,6 +266,16 @@ mod tests {
         }
         assert_eq!(signal_name(9), "SIGKILL");
         assert_eq!(signal_name(40), "signal 40");
+    }
+
+    #[test]
+    fn a_shell_s_code_for_a_signal_is_known() {
+        assert_eq!(signal_of_code(137).as_deref(), Some("SIGKILL"));
+        assert_eq!(signal_of_code(143).as_deref(), Some("SIGTERM"));
+        assert_eq!(signal_of_code(159).as_deref(), Some("SIGSYS"));
+        for code in [i32::MIN, -1, 0, 1, 127, 128, 160, 255, i32::MAX] {
+            assert_eq!(signal_of_code(code), None, "{code}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What the controller says in words about workers: how one failed, how a tree ended.
 
-use super::{group::RankExit, process::signal_name};
+use super::{group::RankExit, process::signal_of_code};
 use crate::{
     base::{ActorId, number},
     model::{
@@ -27,9 +27,7 @@ pub(super) fn describe(exit: &RankExit, pid: Option<u32>, host: &str) -> String 
     let how = match (&exit.signal, exit.code) {
         (Some(signal), _) => format!("rank {rank} was killed by {signal}{place}"),
         (None, Some(code)) => {
-            // Shells exit with 128 + n when what they ran was killed by signal n.
-            let shell = Some(code - 128).filter(|n| (1..=31).contains(n));
-            let shell = shell.map(|n| format!(", as shells do for {}", signal_name(n)));
+            let shell = signal_of_code(code).map(|signal| format!(", as shells do for {signal}"));
             format!("rank {rank} exited with code {code}{}{place}", shell.unwrap_or_default())
         }
         (None, None) => format!("rank {rank} failed{place}"),

@@ -1,6 +1,9 @@
 //! Logs: raw bytes of a rank's file, by range, from the end, or as they come. Never loaded whole.
+//!
+//! A log whose middle was left out (`base::log_limit`) has a hole. Offsets stay those of the file; what is not there is
+//! not sent. A range and a tail are one stretch without a hole; the whole log, and one that is followed, pass over it.
 
-use std::{fs::File, io, time::Duration};
+use std::{fs::File, io, sync::Arc, time::Duration};
 
 use axum::{
     Json,
@@ -22,7 +25,8 @@ use super::{
 };
 use crate::{
     base::{
-        Invalid, RunId,
+        Invalid, RunId, number,
+        sparse::{hole_before, next_data, next_hole, read_data},
         tail::{Tail, last_lines_offset},
     },
     state::DataDir,
@@ -30,6 +34,8 @@ use crate::{
 
 /// How often a followed log looks whether its run has ended.
 const ENDED: Duration = Duration::from_millis(500);
+/// Says where the part of the log ends that stands before the first byte sent, if that follows a hole.
+const HOLE_START: &str = "x-log-hole-start";
 /// Most lines that can be asked for from the end.
 const TAIL_LINES: usize = 1_000_000;
 
@@ -47,7 +53,7 @@ pub(super) struct LogEntry {
     attempt: u32,
     /// World rank.
     rank: u32,
-    /// Its size.
+    /// Its size: where the next byte will stand. Less is there if its middle was left out (`--log-max-bytes`).
     size_bytes: u64,
     /// Where it is, relative to the head's address.
     url: String,
@@ -82,7 +88,7 @@ pub(super) async fn list_logs(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct LogParams {
-    /// Only the last lines.
+    /// Only the last lines; never from before a hole, and long lines are cut.
     #[param(maximum = 1_000_000)]
     tail: Option<u32>,
     /// 1: go on as the log grows, until the run has ended.
@@ -91,6 +97,11 @@ pub(super) struct LogParams {
 }
 
 /// A rank's log, raw. `Range: bytes=a-b` gives a part; `x-log-offset` says where the first byte stands.
+///
+/// If the middle of the log was left out (`--log-max-bytes`), nothing is sent of it. Then the whole log comes without
+/// `content-length`. A range that begins in what is missing is moved to the next byte that is there, and ends where the next
+/// hole begins; `x-log-hole-start` says where the hole begins that the first byte sent follows, and so where the part before
+/// it ends.
 #[utoipa::path(get, path = "/api/train/runs/{run_id}/logs/{attempt}/{rank}", tag = "read",
     params(("run_id" = RunId, Path), ("attempt" = u32, Path), ("rank" = u32, Path), LogParams),
     responses((status = 200, body = Vec<u8>, content_type = "text/plain"),
@@ -114,23 +125,27 @@ pub(super) async fn read_log(
         Ok(file) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound && follow => {
             let tail = Tail::new(&head.state.data_dir().root().join(path), 0);
-            return Ok(answer(StatusCode::OK, 0, following(head, run, tail)));
+            return Ok(answer(StatusCode::OK, 0, None, following(head, run, tail)));
         }
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(no_log(attempt, rank)),
         Err(e) => return Err(Problem::internal(&format!("log {}: {e}", path.display()))),
     };
-    let Part { file, start, end, status, size } = Part::of(file, &params, &headers).await?;
+    let Part { file, start, end, hole, shape, size } = Part::of(file, &params, &headers).await?;
+    let status = if shape == Shape::Range { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
     if follow {
         let tail = Tail::of_file(file, start);
-        return Ok(answer(StatusCode::OK, start, following(head, run, tail)));
+        return Ok(answer(StatusCode::OK, start, hole, following(head, run, tail)));
+    }
+    if shape == Shape::Stretches {
+        return Ok(answer(status, start, hole, without_holes(file, start, end)));
     }
     let failed = |e: io::Error| Problem::internal(&format!("log {}: {e}", path.display()));
     let mut file = tokio::fs::File::from_std(file);
     file.seek(io::SeekFrom::Start(start)).await.map_err(failed)?;
     let body = Body::from_stream(ReaderStream::with_capacity(file.take(end - start), 64 * 1024));
-    let mut response = answer(status, start, body);
+    let mut response = answer(status, start, hole, body);
     response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(end - start));
-    if status == StatusCode::PARTIAL_CONTENT
+    if shape == Shape::Range
         && let Ok(range) = HeaderValue::from_str(&format!("bytes {start}-{}/{size}", end.saturating_sub(1)))
     {
         response.headers_mut().insert(header::CONTENT_RANGE, range);
@@ -177,8 +192,27 @@ struct Part {
     start: u64,
     /// The byte after the last.
     end: u64,
-    status: StatusCode,
+    /// Where the hole begins that ends at the start, if one does.
+    hole: Option<u64>,
+    shape: Shape,
     size: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// One stretch, up to the end.
+    Stretch,
+    /// With holes in it.
+    Stretches,
+    /// The stretch that a range asked for.
+    Range,
+}
+
+/// What is asked for.
+enum Wanted {
+    Whole,
+    Tail(usize),
+    Range(String),
 }
 
 impl Part {
@@ -188,31 +222,45 @@ impl Part {
             return Err(Invalid::over("tail", TAIL_LINES, "lines").into());
         }
         let range = headers.get(header::RANGE).and_then(|v| v.to_str().ok()).map(str::to_owned);
-        let looked = tokio::task::spawn_blocking(move || {
-            let size = file.metadata()?.len();
-            let start = tail.map_or(Ok(0), |lines| last_lines_offset(&file, lines))?;
-            Ok::<_, io::Error>((file, size, start))
-        });
-        let (file, size, start) = looked
-            .await
-            .map_err(io::Error::other)
-            .flatten()
-            .map_err(|e| Problem::internal(&format!("a log cannot be read: {e}")))?;
-        // A range that is not understood is ignored, as RFC 9110 has it.
-        let Some((from, to)) = range.as_deref().filter(|_| tail.is_none()).and_then(|r| parse_range(r, size))
-        else {
-            return Ok(Self { file, start, end: size.max(start), status: StatusCode::OK, size });
+        let wanted = match (tail, range) {
+            (Some(lines), _) => Wanted::Tail(lines),
+            (None, Some(range)) => Wanted::Range(range),
+            (None, None) => Wanted::Whole,
         };
-        if from >= size {
+        let looked = tokio::task::spawn_blocking(move || Self::look(file, wanted));
+        let looked = looked.await.map_err(io::Error::other).flatten();
+        looked.map_err(|e| Problem::internal(&format!("a log cannot be read: {e}")))?.map_err(|size| {
             let detail = format!("the log has {size} bytes");
-            return Err(Problem::new(
-                StatusCode::RANGE_NOT_SATISFIABLE,
-                "beyond-end",
-                "Beyond its end",
-                detail,
-            ));
-        }
-        Ok(Self { file, start: from, end: to.min(size), status: StatusCode::PARTIAL_CONTENT, size })
+            Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, "beyond-end", "Beyond its end", detail)
+        })
+    }
+
+    /// Blocks. The inner error is the size that is exceeded.
+    fn look(file: File, wanted: Wanted) -> io::Result<Result<Self, u64>> {
+        let size = file.metadata()?.len();
+        // A range that is not understood is ignored, as RFC 9110 has it.
+        let range = match &wanted {
+            Wanted::Range(range) => parse_range(range, size),
+            Wanted::Whole | Wanted::Tail(_) => None,
+        };
+        let (start, end, shape) = match (range, wanted) {
+            (Some((from, to)), _) => {
+                let Some(start) = next_data(&file, from)?.filter(|start| *start < size) else {
+                    return Ok(Err(size));
+                };
+                // One that lies in a hole as a whole is moved as a whole.
+                let to = if start < to { to } else { start.saturating_add(to - from) };
+                (start, to.min(next_hole(&file, start)?).min(size), Shape::Range)
+            }
+            (None, Wanted::Tail(lines)) => (last_lines_offset(&file, lines)?, size, Shape::Stretch),
+            (None, Wanted::Whole | Wanted::Range(_)) => {
+                let start = next_data(&file, 0)?.unwrap_or(size);
+                let is_one = start >= size || next_hole(&file, start)? >= size;
+                (start, size, if is_one { Shape::Stretch } else { Shape::Stretches })
+            }
+        };
+        let hole = hole_before(&file, start)?;
+        Ok(Ok(Self { file, start, end: end.max(start), hole, shape, size }))
     }
 }
 
@@ -234,7 +282,7 @@ fn no_log(attempt: u32, rank: u32) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, "log-not-found", "No such log", detail)
 }
 
-fn answer(status: StatusCode, offset: u64, body: impl Into<Body>) -> Response {
+fn answer(status: StatusCode, offset: u64, hole: Option<u64>, body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -242,7 +290,33 @@ fn answer(status: StatusCode, offset: u64, body: impl Into<Body>) -> Response {
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     headers.insert("x-log-offset", HeaderValue::from(offset));
+    if let Some(hole) = hole {
+        headers.insert(HOLE_START, HeaderValue::from(hole));
+    }
     response
+}
+
+/// What is there between two offsets.
+fn without_holes(file: File, start: u64, end: u64) -> Body {
+    let next = |(file, at, end): (Arc<File>, u64, u64)| async move {
+        if at >= end {
+            return None;
+        }
+        let source = Arc::clone(&file);
+        let read = tokio::task::spawn_blocking(move || read_data(&source, at)).await;
+        match read.map_err(io::Error::other).flatten() {
+            Ok((from, bytes)) if from < end && !bytes.is_empty() => {
+                let left = usize::try_from(end - from).unwrap_or(usize::MAX);
+                let bytes = bytes.slice(..left.min(bytes.len()));
+                let next = from + number::size(bytes.len());
+                Some((Ok::<Bytes, io::Error>(bytes), (file, next, end)))
+            }
+            Ok(_) => None,
+            // The last thing that is sent.
+            Err(e) => Some((Err(e), (file, end, end))),
+        }
+    };
+    Body::from_stream(stream::unfold((Arc::new(file), start, end), next))
 }
 
 /// The log as it grows, until its run has ended and all of it was sent.

@@ -5,6 +5,7 @@ use axum::{
     http::{Request, StatusCode, header},
 };
 use serde_json::{Value, json};
+use trainhead::base::log_limit::keep_within;
 
 use crate::harness::{Answer, Head, Run, assert_problem};
 
@@ -84,4 +85,93 @@ async fn no_link_leads_a_log_out_of_the_data_directory() {
     std::os::unix::fs::symlink(outside.path(), runs.join("logs")).unwrap();
     assert!(!put(&head, &run, "0/0", 0, b"x").await.status.is_success());
     assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0, "nothing was written there");
+}
+
+/// An answer with what it says about its place: status, offset, start of the hole before it, length that was promised.
+type Placed = (u16, Option<u64>, Option<u64>, Option<u64>, Vec<u8>);
+
+async fn read(head: &Head, query: &str, range: Option<String>) -> Placed {
+    let path = format!("/api/train/runs/r/logs/0/0{query}");
+    let mut request = crate::harness::request("GET", &path, None, None);
+    if let Some(range) = range {
+        request.headers_mut().insert(header::RANGE, range.parse().unwrap());
+    }
+    let response = head.raw(request).await;
+    let number = |name: &str| response.headers().get(name).map(|v| v.to_str().unwrap().parse().unwrap());
+    let (status, length) = (response.status().as_u16(), number("content-length"));
+    let (offset, hole) = (number("x-log-offset"), number("x-log-hole-start"));
+    let body = axum::body::to_bytes(response.into_body(), 16 << 20).await.unwrap();
+    (status, offset, hole, length, body.to_vec())
+}
+
+#[tokio::test]
+async fn a_log_with_its_middle_left_out_is_read_without_it() {
+    let head = Head::new().await;
+    let run = head.running("r", 1).await;
+    let log = head.data_dir.root().join("runs/r/logs/0/rank_0.log");
+    std::fs::create_dir_all(log.parent().unwrap()).unwrap();
+    let lines: String = (0..100_000).map(|i| format!("line {i:06}\n")).collect();
+    std::fs::write(&log, &lines).unwrap();
+    // As long as a worker can write in a day: nothing may take as long as reading all of that.
+    let size: u64 = 1 << 40;
+    let file = std::fs::File::options().write(true).open(&log).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, lines.as_bytes(), size - lines.len() as u64).unwrap();
+    match keep_within(&log, 1 << 20) {
+        Ok(freed) => assert!(freed > 0),
+        Err(e) => return eprintln!("skipped: {e}"),
+    }
+    let list = head.get("/api/train/runs/r/logs").await.body;
+    assert_eq!(list["logs"][0]["size_bytes"], size);
+
+    let (status, offset, hole, length, whole) = read(&head, "", None).await;
+    assert_eq!((status, offset, hole, length), (200, Some(0), None, None));
+    let text = String::from_utf8(whole.clone()).unwrap();
+    assert!(text.starts_with("line 000000\n") && text.ends_with("line 099999\n"));
+    assert!(text.contains("\n… 1024 GiB left out here (--log-max-bytes) …") && !text.contains('\0'));
+    assert!(text.len() > 256 << 10 && text.len() < 1 << 20, "{}", text.len());
+
+    let (_, offset, hole, length, tail) = read(&head, "?tail=2", None).await;
+    assert_eq!((offset, hole, length), (Some(size - 24), None, Some(24)));
+    assert_eq!(tail, b"line 099998\nline 099999\n");
+    // More than there are after the hole.
+    let (_, after, before, length, tail) = read(&head, "?tail=90000", None).await;
+    let (after, before) = (after.unwrap(), before.unwrap());
+    assert_eq!((length, tail.len() as u64), (Some(size - after), size - after));
+    assert_eq!([&whole[..before as usize], &tail[..]].concat(), whole, "together they are all of it");
+
+    for (range, first, last) in [
+        (format!("bytes={}-{}", before - 5, size - 1), before - 5, before),
+        (format!("bytes={}-{}", size / 2, after + 3), after, after + 4),
+        (format!("bytes={}-{}", size / 2, size / 2 + 9), after, after + 10),
+        (format!("bytes={}-", size / 2), after, size),
+        (format!("bytes=-{}", size - before), after, size),
+    ] {
+        let (status, offset, hole, length, part) = read(&head, "", Some(range.clone())).await;
+        assert_eq!((status, offset, length), (206, Some(first), Some(last - first)), "{range}");
+        assert_eq!(hole, (first == after).then_some(before), "{range}");
+        let at = if first < before { first } else { first - after + before } as usize;
+        assert_eq!(part, &whole[at..at + part.len()], "{range}");
+    }
+
+    head.say(&run, "end", json!({"run_status": "FINISHED"})).await;
+    assert_eq!(read(&head, "?follow=1", None).await.4, whole);
+    let (_, offset, hole, _, followed) = read(&head, "?follow=1&tail=90000", None).await;
+    assert_eq!((offset, hole), (Some(after), Some(before)));
+    assert_eq!(followed, tail);
+}
+
+#[tokio::test]
+async fn a_log_without_lines_and_with_any_bytes_is_read_as_it_is() {
+    let head = Head::new().await;
+    let run = head.running("r", 1).await;
+    let log = head.data_dir.root().join("runs/r/logs/0/rank_0.log");
+    std::fs::create_dir_all(log.parent().unwrap()).unwrap();
+    let bytes = b"\0\x1b[31mx\xff\xfe\r".repeat(500_000);
+    std::fs::write(&log, &bytes).unwrap();
+    let (status, offset, _, length, tail) = read(&head, "?tail=10", None).await;
+    assert_eq!((status, length), (200, Some(80 << 10)), "long lines are cut");
+    assert_eq!(tail, &bytes[offset.unwrap() as usize..]);
+    assert_eq!(read(&head, "", None).await.4, bytes);
+    head.say(&run, "end", json!({"run_status": "FINISHED"})).await;
+    assert_eq!(read(&head, "?follow=1&tail=10", None).await.4, tail);
 }

@@ -1,159 +1,33 @@
 //! The agent as a real process with real workers: what it reports, and that nothing outlives it.
-//! Processes of a test are known by a variable in their environment; only those are looked at and killed.
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says no by a panic")]
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
-use tokio::time::timeout;
 use trainhead::controller::agent::{
     AgentError, AgentProcess, CgroupUse, FromAgent, RankSpec, ToAgent, sweep_orphans,
 };
 use trainhead::controller::process::become_subreaper;
 use trainhead::model::StopReport;
 
-const TRAINHEAD: &str = env!("CARGO_BIN_EXE_trainhead");
-const LIMIT: Duration = Duration::from_secs(20);
+use crate::stage::{
+    LIMIT, MARK, STUBBORN, Stage, TERM, TRAINHEAD, agent, eventually, kill, next, start, start_with,
+    state_of, to_the_end,
+};
+
 /// Says that this process runs one test alone, or plays the controller that is killed.
 const ALONE: &str = "TRAINHEAD_TEST_ALONE";
-const MARK: &str = "TRAINHEAD_TEST_MARK";
 const NO_CGROUP: &str = "TRAINHEAD_TEST_NO_CGROUP";
-const TERM: i32 = 15;
-
-/// A worker with everything that survives a careless stop: it ignores TERM, and so do its child and a daemon, double
-/// forked and in a session of its own. It says in its log when all of them are there.
-const STUBBORN: &str = "trap '' TERM INT HUP
-    sh -c 'echo child; while :; do sleep 1000; done' &
-    ( setsid sh -c 'echo daemon; while :; do sleep 1000; done' & )
-    echo worker; while :; do sleep 1000; done";
-
-struct Stage {
-    directory: TempDir,
-    mark: String,
-}
-
-impl Stage {
-    fn new(name: &str) -> Self {
-        Self { directory: TempDir::new().unwrap(), mark: format!("{name}-{}", std::process::id()) }
-    }
-
-    fn log(&self, rank: u32) -> PathBuf {
-        self.directory.path().join(format!("logs/1/rank_{rank}.log"))
-    }
-
-    fn rank(&self, rank: u32, script: &str) -> RankSpec {
-        RankSpec {
-            rank,
-            program: "sh".into(),
-            args: vec!["-c".into(), script.into()],
-            env: BTreeMap::from([("RANK".into(), rank.to_string()), (MARK.into(), self.mark.clone())]),
-            env_remove: vec!["HOME".into()],
-            cwd: self.directory.path().into(),
-            log_path: self.log(rank),
-        }
-    }
-
-    fn logged(&self, rank: u32) -> String {
-        fs::read_to_string(self.log(rank)).unwrap_or_default()
-    }
-
-    async fn await_log(&self, rank: u32, words: &[&str]) {
-        eventually(words, || words.iter().all(|word| self.logged(rank).contains(word))).await;
-    }
-
-    /// Living processes with this test's mark.
-    fn marked(&self) -> Vec<u32> {
-        let wanted = format!("{MARK}={}", self.mark);
-        let pids = fs::read_dir("/proc")
-            .unwrap()
-            .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
-        pids.filter(|pid| {
-            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
-        })
-        .collect()
-    }
-}
-
-impl Drop for Stage {
-    fn drop(&mut self) {
-        for pid in self.marked() {
-            kill(pid);
-        }
-    }
-}
-
-async fn eventually<C: std::fmt::Debug>(what: C, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + LIMIT;
-    while !condition() {
-        assert!(Instant::now() < deadline, "still waiting for {what:?}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-}
-
-fn kill(pid: u32) {
-    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-    let _ = kill_process(pid, Signal::KILL);
-}
-
-fn state_of(pid: u32) -> Option<char> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.chars().next()
-}
 
 fn is_running(pid: u32) -> bool {
     !matches!(state_of(pid), None | Some('Z' | 'X'))
-}
-
-async fn agent() -> AgentProcess {
-    AgentProcess::spawn(Path::new(TRAINHEAD)).await.unwrap()
-}
-
-async fn next(agent: &mut AgentProcess) -> Option<FromAgent> {
-    timeout(LIMIT, agent.recv()).await.expect("the agent says nothing").unwrap()
-}
-
-/// Starts the ranks and returns their pids in order.
-async fn start(agent: &mut AgentProcess, ranks: Vec<RankSpec>) -> Vec<u32> {
-    start_with(agent, CgroupUse::IfPossible, ranks).await
-}
-
-async fn start_with(agent: &mut AgentProcess, cgroup: CgroupUse, ranks: Vec<RankSpec>) -> Vec<u32> {
-    let wanted: Vec<u32> = ranks.iter().map(|spec| spec.rank).collect();
-    agent.send(&ToAgent::Start { ranks, cgroup }).await.unwrap();
-    match next(agent).await {
-        Some(FromAgent::Started { workers, .. }) => {
-            assert_eq!(workers.iter().map(|worker| worker.rank).collect::<Vec<_>>(), wanted);
-            workers.iter().map(|worker| worker.pid).collect()
-        }
-        other => panic!("{other:?}"),
-    }
-}
-
-/// (rank, code, signal) of each exit, and the report that follows; then the agent must exit with success.
-async fn to_the_end(mut agent: AgentProcess) -> (Vec<(u32, Option<i32>, Option<i32>)>, StopReport) {
-    let mut exits = Vec::new();
-    loop {
-        match next(&mut agent).await {
-            Some(FromAgent::Exited { rank, code, signal, .. }) => exits.push((rank, code, signal)),
-            Some(FromAgent::Ended { report }) => {
-                assert_eq!(next(&mut agent).await, None);
-                assert!(agent.finish().await.unwrap().success());
-                exits.sort_unstable();
-                return (exits, report);
-            }
-            other => panic!("{other:?}"),
-        }
-    }
 }
 
 /// Runs the named test in a process of its own: for what concerns the whole process. True in that process.
@@ -181,7 +55,7 @@ async fn an_exit_is_reported_at_once() {
         kill(pid);
         let exited = next(&mut agent).await;
         latencies.push(killed.elapsed());
-        assert_eq!(exited, Some(FromAgent::Exited { rank, pid, code: None, signal: Some(9) }));
+        assert_eq!(exited, Some(FromAgent::Exited { rank, pid, code: None, signal: Some(9), oom: None }));
     }
     latencies.sort_unstable();
     // The median: a busy machine may hold up any one of them.
@@ -339,7 +213,7 @@ async fn the_program_behind_a_shell_gets_the_signal_once_and_its_grace() {
     stage.await_log(0, &["ready"]).await;
     agent.send(&ToAgent::Stop { signal: TERM, grace_ms: 5000 }).await.unwrap();
     let (exits, report) = to_the_end(agent).await;
-    assert_eq!(exits, [(0, None, Some(15))]);
+    assert_eq!(exits, [(0, Some(0), None)], "the program's end, not the shell's");
     assert!(!report.forced && report.left.is_empty(), "{report:?}");
     assert_eq!(stage.logged(0).matches("got").count(), 1);
     assert!(stage.logged(0).ends_with("saved\n"));

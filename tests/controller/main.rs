@@ -9,5 +9,7 @@
 )]
 
 mod agent;
+mod agent_ends;
 mod closures;
 mod outage;
+mod stage;

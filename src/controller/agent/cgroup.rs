@@ -18,20 +18,14 @@ pub(super) struct Cgroup {
 /// The control group below which an agent would make its own, if it can: an extra, see above.
 #[must_use]
 pub fn usable_cgroup() -> Option<PathBuf> {
-    let own = own_group(
-        &fs::read_to_string("/proc/self/mountinfo").ok()?,
-        &fs::read_to_string("/proc/self/cgroup").ok()?,
-    )?;
+    let own = Group::own(Hierarchy::Unified)?.path;
     rustix::fs::access(&own, rustix::fs::Access::WRITE_OK).is_ok().then_some(own)
 }
 
 impl Cgroup {
     /// Makes one below the group of this process, if the machine lets us.
     pub(super) fn create() -> Option<Self> {
-        let parent = own_group(
-            &fs::read_to_string("/proc/self/mountinfo").ok()?,
-            &fs::read_to_string("/proc/self/cgroup").ok()?,
-        )?;
+        let parent = Group::own(Hierarchy::Unified)?.path;
         remove_stale(&parent);
         let this = Process::read(std::process::id())?;
         // With the start time, so that a later process with our pid never has the same group.
@@ -89,20 +83,65 @@ fn remove_stale(parent: &Path) {
     }
 }
 
-/// Directory of this process's own group in the v2 hierarchy, wherever that is mounted.
-fn own_group(mountinfo: &str, own: &str) -> Option<PathBuf> {
-    let own = own.lines().find_map(|line| line.strip_prefix("0::"))?;
-    mountinfo.lines().find_map(|line| {
-        let (mount, kind) = line.split_once(" - ")?;
-        if kind.split(' ').next()? != "cgroup2" {
-            return None;
+/// Which tree of control groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hierarchy {
+    /// Version 2: one tree for everything.
+    Unified,
+    /// Version 1: the tree that accounts for memory.
+    Memory,
+}
+
+/// A group as it is reached in the file system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Group {
+    /// Where its hierarchy is mounted.
+    pub(super) mount: PathBuf,
+    pub(super) path: PathBuf,
+}
+
+impl Group {
+    /// The one of this process, if that hierarchy is mounted.
+    pub(super) fn own(hierarchy: Hierarchy) -> Option<Self> {
+        Self::find(
+            hierarchy,
+            &fs::read_to_string("/proc/self/mountinfo").ok()?,
+            &fs::read_to_string("/proc/self/cgroup").ok()?,
+        )
+    }
+
+    fn find(hierarchy: Hierarchy, mountinfo: &str, own: &str) -> Option<Self> {
+        let own = own.lines().find_map(|line| {
+            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+            hierarchy.has(controllers).then_some(path)
+        })?;
+        mountinfo.lines().find_map(|line| {
+            let (mount, kind) = line.split_once(" - ")?;
+            let mut kind = kind.split(' ');
+            let (name, options) = (kind.next()?, kind.nth(1)?);
+            let is_it = match hierarchy {
+                Hierarchy::Unified => name == "cgroup2",
+                Hierarchy::Memory => name == "cgroup" && hierarchy.has(options),
+            };
+            let mut fields = mount.split(' ').skip(3);
+            let (root, point) = (fields.next()?, fields.next()?);
+            // A mount may show a part of the hierarchy only; a group outside it cannot be reached.
+            let below = Path::new(own).strip_prefix(root).ok()?;
+            // Without the slash at the end that joining an empty path leaves.
+            let path = Path::new(point).join(below).components().collect();
+            (is_it && !own.contains("..")).then(|| Self { mount: point.into(), path })
+        })
+    }
+}
+
+impl Hierarchy {
+    /// Whether a list of controllers, or of mount options, is that of this hierarchy.
+    fn has(self, controllers: &str) -> bool {
+        match self {
+            Self::Unified => controllers.is_empty(),
+            Self::Memory => controllers.split(',').any(|name| name == "memory"),
         }
-        let mut fields = mount.split(' ').skip(3);
-        let (root, point) = (fields.next()?, fields.next()?);
-        // A mount may show a part of the hierarchy only; a group outside it cannot be reached.
-        let below = Path::new(own).strip_prefix(root).ok()?;
-        (!own.contains("..")).then(|| Path::new(point).join(below))
-    })
+    }
 }
 
 #[cfg(test)]
@@ -111,13 +150,23 @@ mod tests {
 
     #[test]
     fn the_own_group_is_found_where_the_hierarchy_is_mounted() {
-        let hybrid = "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw\n";
-        let found = own_group(hybrid, "4:memory:/x\n0::/user.slice/a\n");
-        assert_eq!(found.as_deref(), Some(Path::new("/sys/fs/cgroup/unified/user.slice/a")));
+        let unified =
+            |mountinfo, own| Group::find(Hierarchy::Unified, mountinfo, own).map(|group| group.path);
+        let memory = |mountinfo, own| Group::find(Hierarchy::Memory, mountinfo, own);
+        let hybrid = "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
+            34 31 0:31 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n\
+            35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+            41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw\n";
+        let own = "9:name=systemd:/\n4:memory:/x\n0::/user.slice/a\n";
+        assert_eq!(unified(hybrid, own), Some("/sys/fs/cgroup/unified/user.slice/a".into()));
+        let of_memory =
+            Group { mount: "/sys/fs/cgroup/memory".into(), path: "/sys/fs/cgroup/memory/x".into() };
+        assert_eq!(memory(hybrid, own), Some(of_memory));
+        assert_eq!(memory(hybrid, "0::/\n"), None);
         let part = "41 31 0:38 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
-        assert_eq!(own_group(part, "0::/docker/abc/x\n").as_deref(), Some(Path::new("/sys/fs/cgroup/x")));
-        assert_eq!(own_group(part, "0::/elsewhere\n"), None);
-        assert_eq!(own_group(part, "0::/../elsewhere\n"), None);
-        assert_eq!(own_group("", "0::/\n"), None);
+        assert_eq!(unified(part, "0::/docker/abc/x\n"), Some("/sys/fs/cgroup/x".into()));
+        assert_eq!(unified(part, "0::/elsewhere\n"), None);
+        assert_eq!(unified(part, "0::/../elsewhere\n"), None);
+        assert_eq!(unified("", "0::/\n"), None);
     }
 }

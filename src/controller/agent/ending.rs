@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::cgroup::Cgroup;
+use super::heirs::{Ended, Force, Heirs, RankEnd};
 use super::tree::{Process, descendants};
-use crate::controller::process;
+use crate::controller::process::{self, Exit};
 use crate::model::StopReport;
 
 /// What processes that a finished group left behind get between the stop signal and SIGKILL.
@@ -33,6 +34,7 @@ pub(super) struct Ending {
     /// Processes outside these groups that were asked one by one.
     asked: BTreeSet<u32>,
     seen: BTreeSet<u32>,
+    heirs: Heirs,
     was_forced: bool,
 }
 
@@ -41,6 +43,7 @@ impl Ending {
     pub(super) fn begin(groups: Vec<u32>, signal: i32, grace: Duration) -> Self {
         let now = Instant::now();
         let tree = living();
+        let heirs = Heirs::of(&groups, &tree, signal);
         signal_groups(&groups, &tree, signal);
         // A stopped process takes no signal but SIGKILL until it is continued.
         signal_groups(&groups, &tree, Signal::CONT.as_raw());
@@ -52,6 +55,7 @@ impl Ending {
             groups,
             asked: BTreeSet::new(),
             seen: tree.iter().map(|process| process.pid).collect(),
+            heirs,
             was_forced: false,
         }
     }
@@ -67,6 +71,7 @@ impl Ending {
             groups: Vec::new(),
             asked: BTreeSet::new(),
             seen: BTreeSet::new(),
+            heirs: Heirs::default(),
             was_forced: false,
         }
     }
@@ -110,6 +115,20 @@ impl Ending {
                 }
             }
         }
+    }
+
+    /// Takes note of the end of a process; the answer is the end of a rank, if that was it.
+    pub(super) fn ended(&mut self, exit: Exit, who: Ended) -> Option<RankEnd> {
+        self.heirs.ended(exit, who, self.force())
+    }
+
+    /// The ranks whose ends were held back to the last; nothing more will be heard of them.
+    pub(super) fn give_up(&mut self) -> Vec<RankEnd> {
+        self.heirs.give_up()
+    }
+
+    pub(super) fn force(&self) -> Force {
+        if self.was_forced { Force::Used } else { Force::NotUsed }
     }
 
     /// When [`Ending::step`] has something to do again.

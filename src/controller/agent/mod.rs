@@ -7,6 +7,8 @@
 mod cgroup;
 mod client;
 mod ending;
+mod heirs;
+mod memory;
 mod protocol;
 mod serve;
 mod start;
@@ -15,8 +17,8 @@ mod tree;
 pub use cgroup::usable_cgroup;
 pub use client::{AgentError, AgentProcess};
 pub use protocol::{
-    CgroupUse, FromAgent, MAX_MESSAGE_BYTES, PROTOCOL_VERSION, ProtocolError, RankSpec, StartedWorker,
-    ToAgent,
+    CgroupUse, FromAgent, MAX_MESSAGE_BYTES, OutOfMemory, PROTOCOL_VERSION, ProtocolError, RankSpec,
+    StartedWorker, ToAgent,
 };
 pub use serve::serve;
 pub use tree::{Swept, sweep_orphans};

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::model::StopReport;
+use crate::{base::number::bytes_in_words, model::StopReport};
 
 /// Raised when a message changes its meaning. Both sides are the same binary unless it was replaced during a run.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -117,22 +117,51 @@ pub enum FromAgent {
         /// What was wrong and what to do about it, for the user.
         message: String,
     },
-    /// A rank ended by itself or by a signal.
+    /// A rank ended by itself or by a signal. Of a rank whose first process died of a stop while its children lived on,
+    /// this is how the last of these ended.
     Exited {
         /// Its rank.
         rank: u32,
-        /// Its process id.
+        /// The process id that it was started with.
         pid: u32,
         /// Exit code, if it exited.
         code: Option<i32>,
         /// Number of the signal that ended it, if one did.
         signal: Option<i32>,
+        /// Evidence that the kernel killed for want of memory, if there is any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        oom: Option<OutOfMemory>,
     },
     /// Nothing of the attempt is left, except what the report says.
     Ended {
         /// How it went.
         report: StopReport,
     },
+}
+
+/// Evidence that the kernel killed a process for want of memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutOfMemory {
+    /// The limit that was in force; none if the host itself had no more.
+    pub limit_bytes: Option<u64>,
+    /// What the limit belongs to: the directory of a control group, or the host.
+    pub place: String,
+    /// Whether it was the rank's own process, or what a wrapper of it ran (code 137), and not another of its group,
+    /// such as a loader of data.
+    pub killed_this: bool,
+}
+
+impl OutOfMemory {
+    /// For the user: `out of memory (limit 512 MiB of /sys/fs/cgroup/…)`.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let Self { limit_bytes, place, killed_this } = self;
+        let whom = if *killed_this { "" } else { ": the kernel killed another process beside it" };
+        match limit_bytes {
+            Some(limit) => format!("out of memory{whom} (limit {} of {place})", bytes_in_words(*limit)),
+            None => format!("out of memory{whom} ({place})"),
+        }
+    }
 }
 
 /// A rank and its process.
@@ -225,11 +254,22 @@ mod tests {
 
     #[test]
     fn the_form_on_the_wire_is_fixed() {
-        let line = to_line(&FromAgent::Exited { rank: 1, pid: 7, code: None, signal: Some(9) }).unwrap();
+        let exited = FromAgent::Exited { rank: 1, pid: 7, code: None, signal: Some(9), oom: None };
+        let line = to_line(&exited).unwrap();
         assert_eq!(line, b"{\"type\":\"exited\",\"rank\":1,\"pid\":7,\"code\":null,\"signal\":9}\n");
+        assert_eq!(serde_json::from_slice::<FromAgent>(&line).unwrap(), exited);
         let mut incoming = Incoming::default();
         incoming.buffer().extend_from_slice(b"{\"type\":\"dance\"}\n");
         assert!(matches!(incoming.take::<ToAgent>(), Err(ProtocolError::Malformed(_))));
+    }
+
+    #[test]
+    fn want_of_memory_is_told_with_its_limit() {
+        let mut oom =
+            OutOfMemory { limit_bytes: Some(512 << 20), place: "/sys/fs/cgroup/x".into(), killed_this: true };
+        assert_eq!(oom.sentence(), "out of memory (limit 512 MiB of /sys/fs/cgroup/x)");
+        oom = OutOfMemory { limit_bytes: None, place: "this host".into(), killed_this: false };
+        assert_eq!(oom.sentence(), "out of memory: the kernel killed another process beside it (this host)");
     }
 
     #[test]

@@ -16,6 +16,8 @@ use rustix::process::Signal;
 
 use super::cgroup::Cgroup;
 use super::ending::{Ending, LEFTOVER_GRACE, living, signal_groups};
+use super::heirs::{Ended, Force, RankEnd};
+use super::memory::{MemoryWatch, Stop};
 use super::protocol::{
     CgroupUse, FromAgent, Incoming, PROTOCOL_VERSION, RankSpec, StartedWorker, ToAgent, to_line,
 };
@@ -61,7 +63,16 @@ enum Connection {
 struct Worker {
     rank: u32,
     pid: u32,
-    is_running: bool,
+    state: WorkerState,
+}
+
+#[derive(PartialEq, Eq)]
+enum WorkerState {
+    Running,
+    /// Its first process has ended in a stop, but not yet what that had started.
+    HeldBack,
+    /// Its end was reported.
+    Ended,
 }
 
 enum Phase {
@@ -80,6 +91,7 @@ struct Agent {
     child_ends: OwnedFd,
     workers: Vec<Worker>,
     cgroup: Option<Cgroup>,
+    memory: MemoryWatch,
     /// Why the start failed: said in place of the report.
     failure: Option<FromAgent>,
     phase: Phase,
@@ -100,6 +112,7 @@ impl Agent {
             child_ends,
             workers: Vec::new(),
             cgroup: None,
+            memory: MemoryWatch::default(),
             failure: None,
             phase: Phase::Idle,
         })
@@ -200,6 +213,7 @@ impl Agent {
             CgroupUse::IfPossible => Cgroup::create(),
             CgroupUse::Never => None,
         };
+        self.memory = MemoryWatch::begin();
         self.cgroup = made.filter(|cgroup| {
             let is_in = cgroup.enter().is_ok();
             if !is_in {
@@ -210,7 +224,7 @@ impl Agent {
         let mut failed = None;
         for spec in ranks {
             match start_rank(spec) {
-                Ok(pid) => self.workers.push(Worker { rank: spec.rank, pid, is_running: true }),
+                Ok(pid) => self.workers.push(Worker { rank: spec.rank, pid, state: WorkerState::Running }),
                 Err(failure) => {
                     failed = Some((spec.rank, failure));
                     break;
@@ -251,18 +265,42 @@ impl Agent {
         }
     }
 
-    fn note(&mut self, Exit { pid, code, signal }: Exit) {
-        let Some(worker) = self.workers.iter_mut().find(|worker| worker.is_running && worker.pid == pid)
-        else {
-            return;
+    fn note(&mut self, exit: Exit) {
+        let leader = self
+            .workers
+            .iter_mut()
+            .find(|worker| worker.state == WorkerState::Running && worker.pid == exit.pid);
+        let who = if leader.is_some() { Ended::Leader } else { Ended::Other };
+        if let Some(worker) = leader {
+            worker.state = WorkerState::HeldBack;
+        }
+        let end = match (&mut self.phase, who) {
+            (Phase::Ending(ending), who) => ending.ended(exit, who),
+            (_, Ended::Leader) => Some(RankEnd { leader: exit.pid, exit }),
+            (_, Ended::Other) => None,
         };
-        worker.is_running = false;
+        if let Some(end) = end {
+            self.report(end);
+        }
+    }
+
+    fn report(&mut self, RankEnd { leader, exit }: RankEnd) {
+        let stop = match &self.phase {
+            Phase::Ending(ending) if ending.force() == Force::Used => Stop::Forced,
+            Phase::Ending(_) => Stop::Asked,
+            Phase::Idle | Phase::Running | Phase::Done => Stop::No,
+        };
+        let held_back = |worker: &&mut Worker| worker.state == WorkerState::HeldBack && worker.pid == leader;
+        let Some(worker) = self.workers.iter_mut().find(held_back) else { return };
+        worker.state = WorkerState::Ended;
+        let Exit { code, signal, .. } = exit;
+        let oom = self.memory.evidence(&exit, stop);
         let rank = worker.rank;
-        self.tell(&FromAgent::Exited { rank, pid, code, signal });
+        self.tell(&FromAgent::Exited { rank, pid: leader, code, signal, oom });
     }
 
     fn advance(&mut self, is_childless: bool) {
-        let ranks_run = self.workers.iter().any(|worker| worker.is_running);
+        let ranks_run = self.workers.iter().any(|worker| worker.state != WorkerState::Ended);
         if let Phase::Running = self.phase
             && !ranks_run
         {
@@ -279,6 +317,9 @@ impl Agent {
         match ending.report(is_childless) {
             None => ending.step(ranks_run, self.cgroup.as_ref()),
             Some(report) => {
+                for end in ending.give_up() {
+                    self.report(end);
+                }
                 if let Some(cgroup) = &self.cgroup {
                     cgroup.remove();
                 }

@@ -1,7 +1,7 @@
 //! The life of one attempt's agent: start it, have it start the ranks, pass on what it says and what it is to do, and
 //! clear away what is left at the end.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use tokio::{
     sync::mpsc,
@@ -11,7 +11,7 @@ use tracing::warn;
 
 use super::{Launch, Orphans};
 use crate::{
-    base::{error::chain, number},
+    base::{error::chain, log_limit::keep_within, number},
     controller::{
         agent::{
             AgentError, AgentProcess, CgroupUse, FromAgent, RankSpec, StartedWorker, ToAgent, sweep_orphans,
@@ -170,9 +170,7 @@ impl Drive<'_> {
                     warn!("the agent does not answer and is ended");
                     break Over::Lost;
                 }
-                _ = look.tick(), if self.launch.log_max_bytes.is_some() && self.limits_logs => {
-                    self.limit_logs().await;
-                }
+                _ = look.tick() => self.limit_logs().await,
             }
         };
         let swept = self.clear_away(agent, matches!(over, Over::Deserted)).await;
@@ -204,11 +202,11 @@ impl Drive<'_> {
                 let permanent = if permanent { Permanent::Yes } else { Permanent::No };
                 return Some(Over::Said(failed(message, permanent)));
             }
-            FromAgent::Exited { rank, code, signal, .. } => {
+            FromAgent::Exited { rank, code, signal, oom, .. } => {
                 let signal = signal.map(|n| signal_name(n).into_owned());
-                GroupEvent::Exited(
-                    self.with_evidence(RankExit { rank, code, signal, ..RankExit::default() }).await,
-                )
+                let out_of_memory = oom.map(|oom| oom.sentence());
+                let exit = RankExit { rank, code, signal, out_of_memory, ..RankExit::default() };
+                GroupEvent::Exited(self.with_evidence(exit).await)
             }
             FromAgent::Ended { report } => return Some(Over::Said(GroupEvent::Ended(report))),
         };
@@ -276,7 +274,22 @@ impl Drive<'_> {
         }
     }
 
-    async fn limit_logs(&mut self) {}
+    /// Keeps the logs within their limit, if they have one.
+    async fn limit_logs(&mut self) {
+        let Some(max) = self.launch.log_max_bytes.filter(|_| self.limits_logs) else { return };
+        let logs: Vec<_> = (0..self.spec.num_workers).map(|rank| self.launch.log(self.spec, rank)).collect();
+        let limited = tokio::task::spawn_blocking(move || {
+            logs.iter().try_for_each(|log| match keep_within(log, max) {
+                // Not written yet.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+                result => result.map(drop),
+            })
+        });
+        if let Ok(Err(e)) = limited.await {
+            warn!("--log-max-bytes is without effect: {e}");
+            self.limits_logs = false;
+        }
+    }
 }
 
 fn merged(said: StopReport, swept: StopReport) -> StopReport {

@@ -98,18 +98,30 @@ export function logUrl(id, attempt, rank) {
 }
 
 /**
+ * Where the first byte of an answer stands, and where the hole begins that it follows, if it follows one.
+ * @param {Response} response
+ */
+function placeOf(response) {
+  const hole = response.headers.get("x-log-hole-start");
+  return {
+    offset: Number(response.headers.get("x-log-offset") ?? 0),
+    hole: hole === null ? null : Number(hole),
+  };
+}
+
+/**
  * The end of a log and, with `follow`, what is written to it from now on.
  * @param {string} url @param {{ tail: number, follow: boolean, signal: AbortSignal }} options
  */
 export async function openLog(url, { tail, follow, signal }) {
   const response = await ask(`${url}?tail=${tail}${follow ? "&follow=1" : ""}`, { signal });
-  return { offset: Number(response.headers.get("x-log-offset") ?? 0), body: response.body };
+  return { ...placeOf(response), body: response.body };
 }
 
-/** Bytes `from` to `to`, without `to`. @param {string} url @param {number} from @param {number} to @param {AbortSignal} signal */
+/** Bytes `from` to `to`, without `to`, or the next that are there. @param {string} url @param {number} from @param {number} to @param {AbortSignal} signal */
 export async function readLog(url, from, to, signal) {
   const response = await ask(url, { headers: { range: `bytes=${from}-${to - 1}` }, signal });
-  return response.arrayBuffer();
+  return { ...placeOf(response), bytes: new Uint8Array(await response.arrayBuffer()) };
 }
 
 /** @param {string} id @returns {Promise<TrainRun>} */

@@ -19,7 +19,7 @@ export function openLogView(url, growing) {
   const error = signal(/** @type {string | null} */ (null));
   /** Changes whenever there is something new to draw. */
   const version = signal(0);
-  /** The offset of the first byte held; 0: this is the start; null: the start was dropped here. */
+  /** Where the part of the log ends that is not held; 0: there is none; null: the start was dropped here. */
   const start = signal(/** @type {number | null} */ (0));
   let terminal = new Terminal();
   let decoder = new TextDecoder();
@@ -31,12 +31,13 @@ export function openLogView(url, growing) {
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
 
-  /** @param {number} offset */
-  const startOver = (offset) => {
+  /** @param {number} offset @param {number | null} hole */
+  const startOver = (offset, hole) => {
     terminal = new Terminal();
     decoder = new TextDecoder();
     before = [];
-    start.value = offset;
+    // Between the two nothing is there: the middle of a long log may be left out.
+    start.value = hole ?? offset;
     end = offset;
   };
 
@@ -51,9 +52,9 @@ export function openLogView(url, growing) {
     version.value += 1;
   };
 
-  /** @param {ReadableStream<Uint8Array> | null} body @param {number} offset */
-  const readAll = async (body, offset) => {
-    if (version.peek() === 0 || offset > end) startOver(offset);
+  /** @param {ReadableStream<Uint8Array> | null} body @param {number} offset @param {number | null} hole */
+  const readAll = async (body, offset, hole) => {
+    if (version.peek() === 0 || offset > end) startOver(offset, hole);
     let skip = end - offset;
     version.value += 1;
     const reader = body?.getReader();
@@ -72,10 +73,14 @@ export function openLogView(url, growing) {
     stream = mine;
     try {
       const follow = growing();
-      const { offset, body } = await openLog(url, { tail: TAIL_LINES, follow, signal: mine.signal });
+      const { offset, hole, body } = await openLog(url, {
+        tail: TAIL_LINES,
+        follow,
+        signal: mine.signal,
+      });
       state.value = follow ? "following" : "ended";
       error.value = null;
-      await readAll(body, offset);
+      await readAll(body, offset, hole);
       if (!growing()) state.value = "ended";
     } catch (e) {
       if (mine.signal.aborted) return;
@@ -101,14 +106,16 @@ export function openLogView(url, growing) {
     const from = Math.max(0, to - EARLIER_BYTES);
     try {
       const part = new Terminal();
-      const bytes = new Uint8Array(await readLog(url, from, to, stream.signal));
-      // A part that begins in the middle of a line leaves that line to the next one.
-      const newline = from === 0 ? 0 : bytes.indexOf(10) + 1;
+      const { offset, hole, bytes: found } = await readLog(url, from, to, stream.signal);
+      // If all of it was left out meanwhile, what comes is held already.
+      const bytes = found.subarray(0, Math.max(0, to - offset));
+      // A part that begins in the middle of a line leaves that line to the next one, if there is one.
+      const newline = offset === 0 || hole !== null ? 0 : bytes.indexOf(10) + 1;
       const cut = newline < bytes.length ? newline : 0;
       part.write(new TextDecoder().decode(bytes.subarray(cut)));
       const lines = Array.from({ length: part.length }, (_, i) => part.line(i));
       before = [...lines, ...before];
-      start.value = from + cut;
+      start.value = hole ?? Math.min(offset, to) + cut;
       version.value += 1;
       return lines.length;
     } catch (e) {
