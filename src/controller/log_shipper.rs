@@ -189,6 +189,8 @@ impl Shipping {
             answer => answer,
         };
         match answer {
+            // A head that takes nothing is not asked again at once.
+            Ok(there) if there == log.at => Sent::NotNow,
             Ok(there) => {
                 log.go_on_at(there);
                 Sent::Part
