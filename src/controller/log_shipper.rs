@@ -22,6 +22,7 @@ use tokio::{
 };
 use tracing::warn;
 
+use super::outbox::limited;
 use crate::{
     base::{RunId, Secret, Tasks},
     state::{ClientError, DataDir, StateClient},
@@ -33,8 +34,6 @@ const PASS: Duration = Duration::from_millis(500);
 const PART: usize = 1024 * 1024;
 /// A hole of this size or more was cut out of a log to save space, and is not sent.
 const HOLE: u64 = 64 * 1024;
-/// No request waits longer for its answer.
-const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug, Default)]
 struct Told {
@@ -190,6 +189,8 @@ impl Shipping {
             answer => answer,
         };
         match answer {
+            // A head that takes nothing is not asked again at once.
+            Ok(there) if there == log.at => Sent::NotNow,
             Ok(there) => {
                 log.go_on_at(there);
                 Sent::Part
@@ -206,11 +207,7 @@ impl Shipping {
 
     async fn append(&self, log: &Log, at: u64, bytes: Bytes, token: &Secret) -> Result<u64, ClientError> {
         let whose = (log.attempt, log.rank);
-        let answer = self.client.append_log(&self.run, token, whose, at, bytes);
-        match timeout(ANSWER_LIMIT, answer).await {
-            Ok(answer) => answer,
-            Err(_) => Err(ClientError::Unreachable("the head did not answer in time".to_owned())),
-        }
+        limited(self.client.append_log(&self.run, token, whose, at, bytes)).await
     }
 }
 

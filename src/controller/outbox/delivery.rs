@@ -1,14 +1,18 @@
 //! The delivery: takes what is oldest in the queue, says it to the head until there is an answer, and keeps the queue
 //! within its memory meanwhile. One message is under way at a time: that is the order.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{
+    pin::Pin,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 use tracing::{debug, error, warn};
 
 use super::{
     item::Item,
-    link::{Link, Refused, Registered},
+    link::{Link, Refused, Registered, limited},
     queue::{BeginAnswer, Next},
     spool::Spool,
 };
@@ -29,8 +33,6 @@ const MANY_POINTS: usize = 50_000;
 /// The pause before another try, doubling to the other.
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_MOST: Duration = Duration::from_secs(1);
-/// No message waits longer for its answer.
-const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// The pause after the disk did not take a segment.
 const SPOOL_RETRY: Duration = Duration::from_secs(30);
 
@@ -239,6 +241,7 @@ impl Delivery {
                 self.current = None;
             }
         }
+        self.link.delivered.fetch_add(1, Ordering::Relaxed);
         Settled::Done
     }
 
@@ -291,13 +294,6 @@ async fn say(client: Arc<dyn StateClient>, run: RunId, token: Secret, item: Item
         Item::Say(verb) => Answer::Said(limited(client.say(&run, &token, verb)).await),
         Item::Begin { body, .. } => Answer::Begun(limited(client.begin_attempt(&run, &token, body)).await),
         Item::Report(batch) => Answer::Said(limited(client.report(&run, &token, batch)).await),
-    }
-}
-
-async fn limited<T>(answer: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
-    match timeout(ANSWER_LIMIT, answer).await {
-        Ok(answer) => answer,
-        Err(_) => Err(ClientError::Unreachable("the head did not answer in time".to_owned())),
     }
 }
 

@@ -1,12 +1,18 @@
 //! What the parts of the outbox share: the queue, what the head told, the run's token, and whether the head answers.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::{
+    sync::{Notify, watch},
+    time::timeout,
+};
 use tracing::{info, warn};
 
 use super::{
@@ -17,7 +23,12 @@ use crate::{
     base::{ActorId, Secret},
     controller::session::Session,
     model::{NumFailures, ledger::Demand},
+    state::ClientError,
 };
+
+/// No message waits longer for its answer. Clients have shorter limits of their own, but one may become the head itself
+/// meanwhile, and that is not to be broken off.
+const ANSWER_LIMIT: Duration = Duration::from_secs(300);
 
 /// What the head tells its controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,6 +75,8 @@ pub(super) struct Link {
     pub(super) tell: watch::Sender<FromHead>,
     pub(super) token: watch::Sender<Option<Secret>>,
     pub(super) demand: watch::Sender<Option<Demand>>,
+    /// How many messages were delivered.
+    pub(super) delivered: AtomicU64,
     /// The head does not answer; it was said once.
     away: AtomicBool,
     /// There was no room for metrics; it was said once.
@@ -80,6 +93,7 @@ impl Link {
             tell: watch::Sender::default(),
             token: watch::Sender::default(),
             demand: watch::Sender::default(),
+            delivered: AtomicU64::new(0),
             away: AtomicBool::new(false),
             full: AtomicBool::new(false),
         }
@@ -120,5 +134,15 @@ impl Link {
         if self.away.swap(false, Ordering::Relaxed) {
             info!("the head answers again");
         }
+    }
+}
+
+/// An answer of the head, or none in time.
+pub(in crate::controller) async fn limited<T>(
+    answer: impl Future<Output = Result<T, ClientError>>,
+) -> Result<T, ClientError> {
+    match timeout(ANSWER_LIMIT, answer).await {
+        Ok(answer) => answer,
+        Err(_) => Err(ClientError::Unreachable("the head did not answer in time".to_owned())),
     }
 }

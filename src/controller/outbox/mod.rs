@@ -11,14 +11,18 @@ mod pulse;
 mod queue;
 mod spool;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use tokio::{
     sync::{oneshot, watch},
     time::timeout,
 };
+use tracing::info;
 
-pub(super) use link::FromHead;
+pub(super) use link::{FromHead, limited};
 use {
     delivery::Delivery,
     link::Link,
@@ -37,6 +41,9 @@ use crate::{
     },
     state::StateClient,
 };
+
+/// However much there is to deliver, nobody waits longer for it.
+const FLUSH_MOST: Duration = Duration::from_secs(120);
 
 /// The way to the head.
 pub(super) struct Outbox {
@@ -113,10 +120,20 @@ impl Outbox {
         self.link.queue.lock().dropped_points()
     }
 
-    /// Waits until all was delivered, at most `limit`; whether it was.
+    /// Waits until all was delivered; whether it was. Gives up when nothing was for `limit`, and in any case some time.
     pub(super) async fn flush(&self, limit: Duration) -> bool {
-        let delivered = self.link.put(queue::Queue::flush);
-        matches!(timeout(limit, delivered).await, Ok(Ok(())))
+        let mut done = self.link.put(queue::Queue::flush);
+        let all = async {
+            loop {
+                let before = self.link.delivered.load(Ordering::Relaxed);
+                match timeout(limit, &mut done).await {
+                    Ok(done) => return done.is_ok(),
+                    Err(_) if self.link.delivered.load(Ordering::Relaxed) == before => return false,
+                    Err(_) => info!("what is left to say to the head is being delivered"),
+                }
+            }
+        };
+        timeout(FLUSH_MOST.max(limit), all).await.unwrap_or(false)
     }
 }
 

@@ -7,7 +7,7 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::link::{FromHead, Link};
+use super::link::{FromHead, Link, limited};
 use crate::{
     base::{Clock, RunId, Secret},
     model::{
@@ -53,7 +53,7 @@ impl Pulse {
             progress: None,
             demand: demand.borrow_and_update().clone(),
         };
-        match self.client.heartbeat(beat).await {
+        match limited(self.client.heartbeat(beat)).await {
             Ok(HeartbeatAnswer { stop_requested, stop_reason, grace_period_ms, fits, problem, .. }) => {
                 self.link.answered();
                 let fenced = problem.as_deref() == Some("stale-controller");

@@ -5,7 +5,12 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     base::{RunId, Secret, Timestamp},
-    model::{RunRecord, Trail, commands::RegisterRun, verbs::SetState},
+    model::{
+        RunRecord, Trail,
+        commands::RegisterRun,
+        metrics::{Columns, MetricValue},
+        verbs::SetState,
+    },
 };
 
 const NOW: Timestamp = Timestamp::from_ms(1_800_000_000_000);
@@ -73,6 +78,12 @@ proptest! {
         prop_assert!(disk.is_empty());
     }
 
+    #[test]
+    fn a_value_keeps_every_bit_on_disk(value in any::<f64>()) {
+        let json = serde_json::to_string(&MetricValue(value)).unwrap();
+        prop_assert_eq!(serde_json::from_str::<MetricValue>(&json).unwrap(), MetricValue(value));
+    }
+
     /// Whatever is put in and taken out when, and whether the disk works or not, the order is kept and nothing is lost.
     #[test]
     fn the_order_is_kept_through_memory_and_disk(steps in prop::collection::vec((1usize..9, 0usize..7, any::<bool>()), 1..60)) {
@@ -107,10 +118,10 @@ fn a_full_disk_costs_metrics_and_no_verbs() {
     let mut queue = Queue::new(Limits { spool_bytes: 2, ..small() });
     let mut disk = HashMap::new();
     for i in 0..100 {
-        let columns = crate::model::metrics::Columns {
+        let columns = Columns {
             step: vec![i],
             time_ms: None,
-            metrics: [("a".to_owned(), vec![crate::model::metrics::MetricValue(0.5)])].into(),
+            metrics: [("a".to_owned(), vec![MetricValue(0.5)])].into(),
         };
         let writer = crate::base::ActorId::generate();
         let batch =
