@@ -44,6 +44,11 @@ impl Ledger {
 
     /// The share of each run that wants workers; of one of them, `asker`, with what it asks for just now.
     pub(super) fn shares(&self, asker: Option<(&RunId, &Demand)>) -> HashMap<RunId, Share> {
+        let parties = self.planned(asker).parties;
+        parties.into_iter().map(|party| (party.run.clone(), party.share)).collect()
+    }
+
+    fn planned<'a>(&'a self, asker: Option<(&'a RunId, &'a Demand)>) -> Plan<'a> {
         let asks = |run: &RunId| asker.filter(|(asker, _)| *asker == run).map(|(_, demand)| demand);
         let mut table = Table::of(&self.in_order());
         let mut parties: Vec<Party<'_>> = self
@@ -56,8 +61,9 @@ impl Ledger {
         }
         parties.sort_by_key(|party| party.since);
         table.order_for(&parties);
-        let planned = Plan { table, parties }.made();
-        planned.into_iter().map(|party| (party.run.clone(), party.share)).collect()
+        let mut plan = Plan { table, parties };
+        plan.make();
+        plan
     }
 
     fn party<'a>(
@@ -198,30 +204,29 @@ struct Plan<'a> {
     parties: Vec<Party<'a>>,
 }
 
-impl<'a> Plan<'a> {
-    fn made(mut self) -> Vec<Party<'a>> {
+impl Plan<'_> {
+    fn make(&mut self) {
         let all = 0..self.parties.len();
         let those = |plan: &Self, which: fn(&Party<'_>) -> bool| -> Vec<usize> {
             all.clone().filter(|i| plan.parties.get(*i).is_some_and(which)).collect()
         };
-        for i in those(&self, |party| !party.held.is_empty()) {
+        for i in those(self, |party| !party.held.is_empty()) {
             self.cut_to_maximum(i);
         }
-        let between = those(&self, |party| party.held.is_empty() && party.had > 0);
-        let waiting = those(&self, |party| party.waits());
+        let between = those(self, |party| party.held.is_empty() && party.had > 0);
+        let waiting = those(self, |party| party.waits());
         for &i in between.iter().chain(&waiting) {
             self.meet_minimum(i);
         }
         for &i in &between {
             self.extend(i, |party| party.had.min(party.demand.max_workers));
         }
-        for i in those(&self, |party| !party.waits()) {
+        for i in those(self, |party| !party.waits()) {
             self.extend(i, |party| party.demand.max_workers);
         }
         for i in waiting {
             self.extend(i, |party| party.demand.max_workers);
         }
-        self.parties
     }
 
     /// A run that has more than it has use for gives that back.
@@ -337,6 +342,261 @@ impl<'a> Plan<'a> {
                 if n > 0 {
                     *share.entry(at).or_default() += n;
                 }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::ledger::{
+        CPU,
+        tests::{demand, each, id, offer},
+    };
+
+    /// Begins an attempt of what the run wants; how many workers it got.
+    fn begin(ledger: &mut Ledger, run: usize) -> u32 {
+        let demand = ledger.claims.get(&id(run)).unwrap().demand.clone();
+        let bundles = ledger.place(&id(run), &demand).unwrap();
+        ledger.set(&id(run), &bundles);
+        count(bundles.len())
+    }
+
+    fn end(ledger: &mut Ledger, run: usize) {
+        ledger.set(&id(run), &[]);
+    }
+
+    fn slots(n: f64) -> Ledger {
+        Ledger::of(offer("own", n, 0))
+    }
+
+    fn want(ledger: &mut Ledger, run: usize, min: u32, max: u32) -> u32 {
+        ledger.want(&id(run), Some(demand(min, max, &each(1.0, 0.0))));
+        ledger.fits(&id(run)).unwrap()
+    }
+
+    fn all(ledger: &Ledger) -> Vec<u32> {
+        let plan: BTreeMap<RunId, u32> = ledger.plan().into_iter().collect();
+        plan.into_values().collect()
+    }
+
+    #[test]
+    fn shares_by_the_table() {
+        /// Least, most, and how many it has.
+        type Run = (u32, u32, u32);
+        let cases: &[(&str, f64, &[Run], &[u32])] = &[
+            ("alone it gets all that it has use for", 8.0, &[(1, 4, 0)], &[4]),
+            ("too small", 2.0, &[(3, 4, 0)], &[2]),
+            ("what is free is growth", 8.0, &[(1, 6, 2)], &[6]),
+            ("who waits gets its minimum from one that grew", 4.0, &[(1, 4, 4), (2, 2, 0)], &[2, 0]),
+            ("and no more than is needed", 4.0, &[(1, 4, 3), (2, 4, 0)], &[2, 1]),
+            ("nobody falls below its minimum", 4.0, &[(3, 4, 4), (2, 2, 0)], &[4, 0]),
+            ("the youngest gives first", 6.0, &[(1, 3, 3), (1, 3, 3), (2, 2, 0)], &[3, 1, 0]),
+            ("and then the older ones", 6.0, &[(1, 3, 3), (1, 3, 3), (3, 3, 0)], &[2, 1, 0]),
+            ("what is free is taken before", 6.0, &[(1, 4, 4), (2, 2, 0)], &[4, 2]),
+            ("a large one is passed over", 4.0, &[(1, 3, 3), (5, 5, 0), (1, 1, 0)], &[3, 1, 1]),
+            ("those that wait come in their order", 3.0, &[(2, 2, 0), (2, 2, 0), (1, 1, 0)], &[2, 1, 1]),
+            ("growth comes before the extras of those that wait", 5.0, &[(1, 3, 2), (1, 4, 0)], &[3, 2]),
+            ("more than it has use for is given back", 4.0, &[(1, 2, 4)], &[2]),
+        ];
+        for (what, has, runs, shares) in cases {
+            let mut ledger = slots(*has);
+            for (i, &(min, max, held)) in runs.iter().enumerate() {
+                ledger.want(&id(i), Some(demand(min, max, &each(1.0, 0.0))));
+                let bundle = |rank| Bundle {
+                    world_rank: rank,
+                    node_id: "own".into(),
+                    resources: each(1.0, 0.0),
+                    gpu_ids: Vec::new(),
+                };
+                ledger.set(&id(i), &(0..held).map(bundle).collect::<Vec<_>>());
+            }
+            assert_eq!(all(&ledger), *shares, "{what}");
+            assert_eq!(all(&ledger), *shares, "{what}, asked again");
+        }
+    }
+
+    #[test]
+    fn who_shrank_for_another_does_not_grow_back_before_that_one_started_or_went_away() {
+        for went_away in [false, true] {
+            let mut ledger = slots(4.0);
+            want(&mut ledger, 0, 1, 4);
+            assert_eq!(begin(&mut ledger, 0), 4);
+            assert_eq!(want(&mut ledger, 1, 2, 4), 0);
+            assert_eq!(all(&ledger), [2, 0]);
+            end(&mut ledger, 0);
+            assert_eq!(all(&ledger), [2, 2], "between its attempts it has its place still");
+            assert_eq!(begin(&mut ledger, 0), 2);
+            assert_eq!(all(&ledger), [2, 2]);
+            if went_away {
+                ledger.want(&id(1), None);
+                assert_eq!(all(&ledger), [4]);
+            } else {
+                assert_eq!(begin(&mut ledger, 1), 2);
+                assert_eq!(all(&ledger), [2, 2]);
+                end(&mut ledger, 1);
+                ledger.want(&id(1), None);
+                assert_eq!(all(&ledger), [4]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_that_restarts_finds_its_place_again() {
+        let mut ledger = slots(6.0);
+        for run in [0, 1] {
+            want(&mut ledger, run, 1, 3);
+            assert_eq!(begin(&mut ledger, run), 3);
+        }
+        want(&mut ledger, 0, 1, 6);
+        end(&mut ledger, 1);
+        assert_eq!(all(&ledger), [3, 3], "the other one does not grow into it");
+        assert_eq!(begin(&mut ledger, 1), 3);
+    }
+
+    #[test]
+    fn who_can_go_anywhere_makes_room_for_one_that_cannot() {
+        let mut ledger = slots(2.0);
+        ledger.know(&offer("other", 2.0, 2));
+        want(&mut ledger, 0, 2, 4);
+        assert_eq!(begin(&mut ledger, 0), 4);
+        let gpus = Demand { node_ids: vec!["other".into()], ..demand(2, 2, &each(1.0, 1.0)) };
+        ledger.want(&id(1), Some(gpus));
+        assert_eq!(all(&ledger), [2, 0]);
+        end(&mut ledger, 0);
+        assert_eq!(begin(&mut ledger, 0), 2);
+        assert!(ledger.held(&id(0)).iter().all(|b| b.node_id == "own"));
+        assert_eq!(begin(&mut ledger, 1), 2);
+    }
+
+    #[test]
+    fn one_that_has_to_move_is_told_so() {
+        let mut ledger = slots(1.0);
+        ledger.know(&offer("b", 1.0, 0));
+        want(&mut ledger, 0, 1, 2);
+        assert_eq!(begin(&mut ledger, 0), 2);
+        ledger.know(&offer("c", 1.0, 0));
+        let on_own = Demand { node_ids: vec!["own".into()], ..demand(1, 1, &each(1.0, 0.0)) };
+        ledger.want(&id(1), Some(on_own));
+        assert_eq!(all(&ledger), [1, 0], "c would do as well, but it sits on the node of the other one");
+        end(&mut ledger, 0);
+        assert_eq!(begin(&mut ledger, 0), 2);
+        assert_eq!(begin(&mut ledger, 1), 1);
+        assert_eq!(all(&ledger), [2, 1]);
+    }
+
+    #[test]
+    fn one_who_wants_nothing_keeps_all_that_it_has() {
+        let mut ledger = slots(4.0);
+        want(&mut ledger, 0, 1, 3);
+        begin(&mut ledger, 0);
+        ledger.want(&id(0), None);
+        assert_eq!(want(&mut ledger, 1, 2, 2), 1);
+        assert_eq!(ledger.fits(&id(0)), None);
+    }
+
+    const RUNS: usize = 6;
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        Want(usize, u32, u32),
+        Leave(usize),
+        End(usize),
+        Obey(usize),
+        Newcomer(u32),
+    }
+
+    fn ops() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            3 => (0..RUNS, 1..4u32, 0..4u32).prop_map(|(run, min, more)| Op::Want(run, min, min + more)),
+            1 => (0..RUNS).prop_map(Op::Leave),
+            1 => (0..RUNS).prop_map(Op::End),
+            4 => (0..RUNS).prop_map(Op::Obey),
+            1 => (1..3u32).prop_map(Op::Newcomer),
+        ]
+    }
+
+    /// What the workers of a run need is the same as long as it lives.
+    fn wants(run: usize, min: u32, max: u32) -> Demand {
+        let (each, nodes) = match run % 4 {
+            0 => (each(1.0, 0.0), vec![]),
+            1 => (each(0.5, 1.0), vec![]),
+            2 => (each(2.0, 0.0), vec![]),
+            _ => (each(1.0, 0.0), vec!["b".to_owned()]),
+        };
+        Demand { node_ids: nodes, ..demand(min, max, &each) }
+    }
+
+    /// The run does what its share says, as its controller would; whether that was anything.
+    fn obey(ledger: &mut Ledger, run: usize) -> bool {
+        let (Some(fits), held) = (ledger.fits(&id(run)), count(ledger.held(&id(run)).len())) else {
+            return false;
+        };
+        let min = ledger.claims.get(&id(run)).unwrap().demand.min_workers;
+        if held > 0 && fits != held {
+            end(ledger, run);
+        } else if held == 0 && fits >= min {
+            assert_eq!(begin(ledger, run), fits);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    fn check(ledger: &Ledger) -> Result<(), TestCaseError> {
+        let plan = ledger.planned(None);
+        for spot in &plan.table.spots {
+            prop_assert!(spot.left.values().chain(spot.free.values()).all(|left| *left >= 0));
+        }
+        for party in &plan.parties {
+            let (held, min) = (count(party.held.len()), party.demand.min_workers);
+            prop_assert!(party.share.fits() >= min.min(held), "below its minimum");
+            prop_assert!(party.share.fits() <= party.demand.max_workers);
+            let given = count(party.given.len());
+            prop_assert!(party.share.kept + given == held);
+        }
+        prop_assert_eq!(ledger.plan(), ledger.plan());
+        Ok(())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1000))]
+
+        /// Never is more planned than there is, never is a run told to fall below its minimum, and if all do as they are
+        /// told there is soon nothing left to do.
+        #[test]
+        fn plans_can_be_kept_and_come_to_rest(sequence in prop::collection::vec(ops(), 1..50)) {
+            let mut ledger = Ledger::of(offer("own", 5.0, 2));
+            ledger.know(&offer("b", 3.5, 2));
+            ledger.seen("seen", "127.0.0.1");
+            for op in sequence {
+                match op {
+                    Op::Want(run, min, max) => ledger.want(&id(run), Some(wants(run, min, max))),
+                    Op::Leave(run) => {
+                        end(&mut ledger, run);
+                        ledger.want(&id(run), None);
+                    }
+                    Op::End(run) => end(&mut ledger, run),
+                    Op::Obey(run) => {
+                        obey(&mut ledger, run);
+                    }
+                    Op::Newcomer(n) => {
+                        let one = Resources::from([(CPU.to_owned(), 1.0)]);
+                        if let Ok(bundles) = ledger.place(&id(9), &demand(n, n, &one)) {
+                            ledger.set(&id(9), &bundles);
+                        }
+                    }
+                }
+                check(&ledger)?;
+            }
+            let mut rounds = 0;
+            while (0..RUNS).filter(|run| obey(&mut ledger, *run)).count() > 0 {
+                check(&ledger)?;
+                rounds += 1;
+                prop_assert!(rounds < 30, "it does not come to rest");
             }
         }
     }
