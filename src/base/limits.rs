@@ -32,6 +32,8 @@ pub const NODE_GPUS: usize = 1_024;
 pub const RESOURCES: usize = 100;
 /// Most workers of one attempt.
 pub const WORKERS: usize = 10_000;
+/// Most processes that a list of a stop report names.
+pub const STOP_REPORT_PIDS: usize = 10_000;
 /// Most metric keys of one run.
 pub const METRIC_KEYS: usize = 10_000;
 /// Longest metric key, bytes of printable UTF-8.

@@ -71,7 +71,8 @@ pub(super) struct BegunAttempt {
     got: Begun,
 }
 
-/// A worker group is being placed. The same attempt id again is the same attempt.
+/// A worker group is being placed; the answer says how many workers it has, and where. The same attempt id again is the
+/// same attempt.
 #[utoipa::path(post, path = "/api/train/runs/{run_id}/attempts", tag = "controller", params(("run_id" = RunId, Path)),
     responses((status = 201, body = inline(AttemptBegun)), AnyProblem, WriteProblem))]
 pub(super) async fn begin_attempt(
@@ -81,8 +82,7 @@ pub(super) async fn begin_attempt(
     ApiJson(body): ApiJson<BeginAttempt>,
 ) -> Result<Response, Problem> {
     let attempt_id = body.attempt_id.clone();
-    let got = Begun { num_workers: body.num_workers, reservation: Vec::new() };
-    let ack = head.state.say(&run, &token, RunVerb::BeginAttempt(body)).await?;
+    let (got, ack) = head.state.begin_attempt(&run, &token, body).await?;
     let begun = AttemptBegun { attempt: BegunAttempt { attempt_id, got }, run: raw(&ack)? };
     Ok((StatusCode::CREATED, Json(begun)).into_response())
 }

@@ -180,6 +180,10 @@ impl From<Refusal> for Problem {
                 let detail = format!("{said}; what has ended does not change");
                 Self::new(StatusCode::CONFLICT, "run-ended", "The run has ended", detail)
             }
+            Refusal::NothingToResume => {
+                let detail = format!("{said}; register a new run");
+                Self::new(StatusCode::CONFLICT, "run-ended", "The run has ended", detail)
+            }
             Refusal::StaleController { .. } => {
                 let detail = format!("{said}; stop writing to this run");
                 Self::new(StatusCode::CONFLICT, "stale-controller", "Stale controller", detail)

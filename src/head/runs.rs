@@ -223,9 +223,10 @@ pub(super) struct RegisteredRun {
 }
 
 /// Registers a run. The same body of the same controller again is a retry: 200 with the same record. A controller that
-/// is gone is replaced; one that is alive only with `takeover`.
+/// is gone is replaced; one that is alive only with `takeover`. With `resume` a run that ended as ERRORED or ABORTED goes
+/// on.
 #[utoipa::path(post, path = "/api/train/runs", tag = "controller", request_body = RegisterRun,
-    responses((status = 201, body = inline(RegisteredRun), description = "Registered, or taken over."),
+    responses((status = 201, body = inline(RegisteredRun), description = "Registered, taken over or resumed."),
         (status = 200, body = inline(RegisteredRun), description = "Was registered by the same request."),
         AnyProblem, WriteProblem))]
 pub(super) async fn register_run(

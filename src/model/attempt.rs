@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{closed_enum::closed_enum, ledger::Bundle, refusal::Refusal, worker::Worker};
-use crate::base::{AttemptId, Timestamp};
+use crate::base::{AttemptId, Invalid, Timestamp, limits};
 
 closed_enum! {
     /// Where an attempt is.
@@ -108,6 +108,21 @@ pub struct StopReport {
     pub left: Vec<u32>,
 }
 
+impl StopReport {
+    /// Checks that the report has its limits.
+    ///
+    /// # Errors
+    /// When a list has more than 10,000 processes; `field` is the report's place in the request.
+    pub fn check(&self, field: &str) -> Result<(), Invalid> {
+        for (name, pids) in [("processes_ended", &self.processes_ended), ("left", &self.left)] {
+            if pids.len() > limits::STOP_REPORT_PIDS {
+                return Err(Invalid::over(format!("{field}.{name}"), limits::STOP_REPORT_PIDS, "processes"));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// One life of one worker group. Its size is fixed for its life.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attempt {
@@ -125,10 +140,14 @@ pub struct Attempt {
     pub start_time: Timestamp,
     /// When it ended.
     pub end_time: Option<Timestamp>,
-    /// How many workers it asked for.
+    /// How many workers it has, or would have had.
     pub num_workers: u32,
     /// What is reserved for its workers, as long as it lives; empty if nothing was asked for.
     pub reservation: Vec<Bundle>,
+    /// Where rank 0 listens for the others, if that was said.
+    pub master_address: Option<String>,
+    /// What became of its processes, if its controller owned them and said so.
+    pub stop_report: Option<StopReport>,
     /// Its workers by world rank; empty until they are placed.
     pub workers: BTreeMap<u32, Worker>,
 }

@@ -13,7 +13,7 @@ use super::{
 use crate::base::{AttemptId, Invalid, Timestamp};
 
 impl RunRecord {
-    /// A worker group is being placed, with what was reserved for it.
+    /// A worker group is being placed, with what was reserved for it: as many workers as that is for, if anything is.
     ///
     /// # Errors
     /// When the run has ended or another attempt is live. The same attempt again is not an error.
@@ -33,6 +33,8 @@ impl RunRecord {
         }
         let ordinal = u32::try_from(self.attempts.len())
             .map_err(|_| Invalid::rule("attempt_id", "a run cannot have more attempts"))?;
+        let placed = u32::try_from(reservation.len())
+            .map_err(|_| Invalid::rule("num_workers", "a group cannot be so large"))?;
         let detail = body.status_detail.map(cut_detail);
         self.attempts.push(Attempt {
             id: body.attempt_id,
@@ -42,8 +44,10 @@ impl RunRecord {
             status_detail: detail.clone(),
             start_time: now,
             end_time: None,
-            num_workers: body.num_workers,
+            num_workers: if reservation.is_empty() { body.num_workers } else { placed },
             reservation,
+            master_address: None,
+            stop_report: None,
             workers: BTreeMap::new(),
         });
         self.enter(phase, Actor::Controller, None, now, trail);
@@ -61,7 +65,7 @@ impl RunRecord {
     /// The workers of an attempt run.
     ///
     /// # Errors
-    /// When the attempt is unknown or not pending, or the number of workers is another one than was asked for.
+    /// When the attempt is unknown or not pending, or the number of workers is another one than the attempt was placed with.
     pub fn attempt_running(
         &mut self,
         id: &AttemptId,
@@ -78,7 +82,7 @@ impl RunRecord {
         if u32::try_from(body.workers.len()) != Ok(attempt.num_workers) {
             return Err(Invalid::rule(
                 "workers",
-                format!("the attempt asked for {} workers, not {}", attempt.num_workers, body.workers.len()),
+                format!("the attempt has {} workers, not {}", attempt.num_workers, body.workers.len()),
             )
             .into());
         }
@@ -86,6 +90,7 @@ impl RunRecord {
         let attempt = self.attempt_mut(ordinal);
         attempt.status = status;
         attempt.status_detail = None;
+        attempt.master_address = body.master_address;
         for w in body.workers {
             trail.workers.insert((ordinal, w.world_rank));
             attempt.workers.insert(
@@ -166,6 +171,8 @@ impl RunRecord {
             };
         }
         attempt.status.to(body.status)?;
+        let ordinal = attempt.ordinal;
+        self.attempt_mut(ordinal).stop_report = body.stop_report;
         self.close_live_attempt(
             body.status,
             body.end_reason,

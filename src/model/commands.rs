@@ -124,6 +124,9 @@ impl RegisterRun {
                 check_name(field, name)?;
             }
         }
+        if self.resume && self.id.is_none() {
+            return Err(Invalid::rule("id", "say which run shall be resumed"));
+        }
         let lease = self.lease_ttl();
         if lease < limits::LEASE_MIN || lease > limits::LEASE_MAX {
             return Err(Invalid::rule(

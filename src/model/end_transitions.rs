@@ -250,6 +250,7 @@ mod tests {
         Unconfirmed,
         ComeBack,
         TakeOver,
+        Resume,
         Annotate(u8),
         Trash,
         Restore,
@@ -271,6 +272,7 @@ mod tests {
             1 => Just(Op::Unconfirmed),
             2 => Just(Op::ComeBack),
             1 => Just(Op::TakeOver),
+            2 => Just(Op::Resume),
             1 => any::<u8>().prop_map(Op::Annotate),
             2 => Just(Op::Trash),
             1 => Just(Op::Restore),
@@ -345,6 +347,11 @@ mod tests {
                 let token = SigningKey::generate().unwrap().token(&["t"]).hash();
                 record.take_over(RegisterRun::by(ActorId::generate()), token, now, trail)
             }
+            Op::Resume => {
+                let token = SigningKey::generate().unwrap().token(&["t"]).hash();
+                let body = RegisterRun { resume: true, ..RegisterRun::by(ActorId::generate()) };
+                record.resume(body, token, now, trail)
+            }
         }
     }
 
@@ -352,7 +359,8 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
         /// The invariants of 02-states.md hold after whatever happens; what is refused changes nothing; what a user or a
-        /// controller ended does not come back; every change of phase is an event.
+        /// controller ended does not come back unless it is resumed, and then with all its attempts; every change of
+        /// phase is an event.
         #[test]
         fn the_invariants_hold_over_any_sequence(sequence in prop::collection::vec((ops(), -50i64..500), 1..40)) {
             let mut now = Timestamp::from_ms(1_800_000_000_000);
@@ -372,7 +380,14 @@ mod tests {
                 if said.is_err() && !came_back {
                     prop_assert_eq!(&before, &record, "a refused {:?} changed something", op);
                 }
-                if before.run.phase.is_terminal() && before.run.concluded.is_none() {
+                let resumed = matches!(op, Op::Resume) && said.is_ok();
+                if resumed {
+                    prop_assert!(before.run.phase.is_terminal() && before.run.phase != Phase::Finished);
+                    prop_assert_eq!(record.run.phase, Phase::Initializing);
+                    prop_assert_eq!(&before.attempts, &record.attempts);
+                    prop_assert_eq!(before.controller.epoch + 1, record.controller.epoch);
+                }
+                if before.run.phase.is_terminal() && before.run.concluded.is_none() && !resumed {
                     prop_assert_eq!(before.run.end_time, record.run.end_time);
                     prop_assert_eq!(before.run.phase, record.run.phase);
                 }

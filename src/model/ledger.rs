@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::names::check_name;
+pub use super::demand::Demand;
+use super::{demand::Claims, names::check_name};
 use crate::base::{Invalid, RunId, limits};
 
 /// The resource of whole devices that are handed out by id.
@@ -86,25 +87,6 @@ pub fn check_resources(field: &str, resources: &Resources) -> Result<(), Invalid
     Ok(())
 }
 
-/// What a run would like to have.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Demand {
-    /// With fewer workers it does not run.
-    #[schema(minimum = 1, maximum = 10_000)]
-    pub min_workers: u32,
-    /// It has no use for more.
-    #[schema(minimum = 1, maximum = 10_000)]
-    pub max_workers: u32,
-    /// What each worker needs.
-    #[schema(value_type = Object)]
-    pub resources_per_worker: Resources,
-    /// The only nodes that its workers may be placed on; any if it is empty.
-    #[serde(default)]
-    #[schema(max_items = 10_000)]
-    pub node_ids: Vec<String>,
-}
-
 /// What is reserved for one worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Bundle {
@@ -117,15 +99,6 @@ pub struct Bundle {
     pub resources: Resources,
     /// Which GPUs.
     pub gpu_ids: Vec<String>,
-}
-
-/// Why nothing could be reserved.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shortage {
-    /// More than all known nodes have, even if nobody else used them.
-    Never(String),
-    /// More than is free right now.
-    NotNow(String),
 }
 
 /// A node as it stands in the ledger.
@@ -146,6 +119,8 @@ pub struct Ledger {
     reservations: HashMap<RunId, Vec<Bundle>>,
     /// The head's own node, which is filled first.
     own: Option<String>,
+    /// What runs would like to have.
+    pub(super) claims: Claims,
 }
 
 impl Ledger {
@@ -176,7 +151,7 @@ impl Ledger {
     /// Takes note of a node. What the head knows of its own node by itself stands. Returns whether anything is new.
     pub fn know(&mut self, offer: &NodeOffer) -> bool {
         let full = self.nodes.len() >= limits::NODES;
-        match self.nodes.get_mut(&offer.node_id) {
+        let known = match self.nodes.get_mut(&offer.node_id) {
             Some(_) if self.own.as_deref() == Some(&*offer.node_id) => false,
             Some(node) if node.offer == *offer => false,
             Some(node) => {
@@ -189,7 +164,11 @@ impl Ledger {
                 self.nodes.insert(offer.node_id.clone(), node);
                 true
             }
+        };
+        if known {
+            self.claims.replan();
         }
+        known
     }
 
     /// Takes note of a node that a worker was seen on, of which nothing else is known.
@@ -202,56 +181,31 @@ impl Ledger {
         self.know(&offer).then_some(offer)
     }
 
-    /// What could be reserved for `workers` workers, each with `each`: the head's own node is filled first, then the
-    /// others in the order of their names. Reserves nothing yet.
-    ///
-    /// # Errors
-    /// When it does not fit, with what is missing.
-    pub fn place(&self, workers: u32, each: &Resources) -> Result<Vec<Bundle>, Shortage> {
-        let mut order: Vec<&Node> = self.nodes.values().collect();
-        order.sort_by_key(|node| (!self.is_own(&node.offer.node_id), by_number(&node.offer.node_id)));
-        let mut bundles = Vec::new();
-        let mut room = 0u32;
-        for node in &order {
-            room = room.saturating_add(node.room(each, Use::None));
-            let fit = node.room(each, Use::Reserved).min(workers.saturating_sub(count(bundles.len())));
-            let mut gpus = node.free_gpus();
-            for _ in 0..fit {
-                let devices = each.get(GPU).map_or(0, |n| whole(*n));
-                bundles.push(Bundle {
-                    world_rank: count(bundles.len()),
-                    node_id: node.offer.node_id.clone(),
-                    resources: each.clone(),
-                    gpu_ids: gpus.by_ref().take(devices).map(str::to_owned).collect(),
-                });
-            }
-        }
-        if count(bundles.len()) == workers {
-            return Ok(bundles);
-        }
-        let asked = format!("{workers} workers with {} each", words(each));
-        let has = |of: &dyn Fn(&Node) -> Resources| {
-            order
-                .iter()
-                .map(|n| format!("{} {}", n.offer.node_id, words(&of(n))))
-                .collect::<Vec<_>>()
-                .join("; ")
-        };
-        Err(if room < workers {
-            Shortage::Never(format!("{asked} is more than all known nodes have ({})", has(&Node::capacity)))
-        } else {
-            Shortage::NotNow(format!("{asked} does not fit now; free: {}", has(&Node::free)))
-        })
-    }
-
     /// Whether a run has reserved anything.
     #[must_use]
     pub fn holds(&self, run: &RunId) -> bool {
         self.reservations.contains_key(run)
     }
 
+    /// What a run has reserved.
+    pub(super) fn held(&self, run: &RunId) -> &[Bundle] {
+        self.reservations.get(run).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The nodes in the order in which they are filled.
+    pub(super) fn in_order(&self) -> Vec<&Node> {
+        let mut order: Vec<&Node> = self.nodes.values().collect();
+        order.sort_by_cached_key(|node| (!self.is_own(&node.offer.node_id), by_number(&node.offer.node_id)));
+        order
+    }
+
     /// What a run has reserved from now on: that of its live attempt, or nothing.
     pub fn set(&mut self, run: &RunId, bundles: &[Bundle]) {
+        if self.held(run) == bundles {
+            return;
+        }
+        self.claims.replan();
+        self.claims.let_go(run, count(self.held(run).len()));
         let old = if bundles.is_empty() {
             self.reservations.remove(run)
         } else {
@@ -289,7 +243,7 @@ impl Ledger {
 
 /// What to count as used.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Use {
+pub(super) enum Use {
     None,
     Reserved,
 }
@@ -319,12 +273,12 @@ impl Node {
     }
 
     /// Its GPUs that nobody has reserved.
-    fn free_gpus(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn free_gpus(&self) -> impl Iterator<Item = &str> {
         self.offer.gpu_ids.iter().filter(|gpu| !self.gpus.contains_key(*gpu)).map(String::as_str)
     }
 
     /// How many workers fit.
-    fn room(&self, each: &Resources, used: Use) -> u32 {
+    pub(super) fn room(&self, each: &Resources, used: Use) -> u32 {
         let capacity = self.capacity();
         let fit = |(name, amount): (&String, &f64)| {
             let need = thousandths(*amount);
@@ -341,7 +295,7 @@ impl Node {
         least.unwrap_or(if capacity.is_empty() { 0 } else { u32::MAX })
     }
 
-    fn left(&self, name: &str, has: f64) -> i64 {
+    pub(super) fn left(&self, name: &str, has: f64) -> i64 {
         (thousandths(has) - self.reserved.get(name).copied().unwrap_or(0)).max(0)
     }
 }
@@ -365,19 +319,19 @@ fn by_number(name: &str) -> Vec<(String, u64)> {
     parts
 }
 
-fn words(resources: &Resources) -> String {
+pub(super) fn words(resources: &Resources) -> String {
     if resources.is_empty() {
         return "nothing".to_owned();
     }
     resources.iter().map(|(name, n)| format!("{n} {name}")).collect::<Vec<_>>().join(", ")
 }
 
-fn count(n: usize) -> u32 {
+pub(super) fn count(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
 #[expect(clippy::as_conversions, clippy::cast_possible_truncation, reason = "checked to be 0 to a million")]
-fn thousandths(amount: f64) -> i64 {
+pub(super) fn thousandths(amount: f64) -> i64 {
     (amount * 1000.0).round() as i64
 }
 
@@ -386,17 +340,18 @@ fn units(thousandths: i64) -> f64 {
     thousandths as f64 / 1000.0
 }
 
-fn whole(amount: f64) -> usize {
+pub(super) fn whole(amount: f64) -> usize {
     usize::try_from(thousandths(amount) / 1000).unwrap_or(0)
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::model::placement::Shortage;
 
-    fn offer(id: &str, cpus: f64, gpus: usize) -> NodeOffer {
+    pub(in crate::model) fn offer(id: &str, cpus: f64, gpus: usize) -> NodeOffer {
         NodeOffer {
             node_id: id.into(),
             node_ip: "127.0.0.1".into(),
@@ -405,55 +360,24 @@ mod tests {
         }
     }
 
-    fn each(cpus: f64, gpus: f64) -> Resources {
+    pub(in crate::model) fn each(cpus: f64, gpus: f64) -> Resources {
         Resources::from([(CPU.into(), cpus), (GPU.into(), gpus)])
     }
 
-    fn id(i: usize) -> RunId {
+    pub(in crate::model) fn id(i: usize) -> RunId {
         RunId::parse(&format!("r{i}")).unwrap()
     }
 
-    #[test]
-    fn the_own_node_is_filled_first_then_the_others_in_the_order_of_their_numbers() {
-        let mut ledger = Ledger::of(offer("zeta", 2.0, 0));
-        for name in ["node10", "node2"] {
-            ledger.know(&offer(name, 1.0, 0));
-        }
-        let bundles = ledger.place(4, &each(1.0, 0.0)).unwrap();
-        let nodes: Vec<&str> = bundles.iter().map(|b| b.node_id.as_str()).collect();
-        assert_eq!(nodes, ["zeta", "zeta", "node2", "node10"]);
-        assert_eq!(bundles.iter().map(|b| b.world_rank).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    pub(in crate::model) fn demand(min_workers: u32, max_workers: u32, each: &Resources) -> Demand {
+        Demand { min_workers, max_workers, resources_per_worker: each.clone(), node_ids: Vec::new() }
     }
 
-    #[test]
-    fn what_can_never_fit_is_told_from_what_does_not_fit_now() {
-        let mut ledger = Ledger::of(offer("a", 4.0, 2));
-        let first = ledger.place(1, &each(1.0, 1.0)).unwrap();
-        assert_eq!(first[0].gpu_ids, ["0"]);
-        ledger.set(&id(1), &first);
-        assert_eq!(ledger.place(1, &each(1.0, 1.0)).unwrap()[0].gpu_ids, ["1"]);
-        assert!(
-            matches!(ledger.place(2, &each(1.0, 1.0)), Err(Shortage::NotNow(why)) if why.contains("3 CPU, 1 GPU"))
-        );
-        assert!(matches!(ledger.place(3, &each(1.0, 1.0)), Err(Shortage::Never(_))));
-        assert!(matches!(
-            ledger.place(1, &Resources::from([("licence".into(), 1.0)])),
-            Err(Shortage::Never(_))
-        ));
-        ledger.set(&id(1), &[]);
-        assert!(ledger.place(2, &each(1.0, 1.0)).is_ok());
-    }
-
-    #[test]
-    fn a_device_that_was_given_on_while_its_run_was_away_has_two_users_and_is_free_after_both() {
-        let mut ledger = Ledger::of(offer("a", 4.0, 1));
-        let bundles = ledger.place(1, &each(1.0, 1.0)).unwrap();
-        ledger.set(&id(1), &bundles);
-        ledger.set(&id(2), &bundles);
-        ledger.set(&id(1), &[]);
-        assert!(ledger.place(1, &each(0.0, 1.0)).is_err());
-        ledger.set(&id(2), &[]);
-        assert!(ledger.place(1, &each(0.0, 1.0)).is_ok());
+    pub(in crate::model) fn place(
+        ledger: &Ledger,
+        workers: u32,
+        each: &Resources,
+    ) -> Result<Vec<Bundle>, Shortage> {
+        ledger.place(&RunId::generate(), &demand(workers, workers, each))
     }
 
     #[test]
@@ -476,7 +400,7 @@ mod tests {
             ledger.know(&offer("other", 3.5, 1));
             for (run, workers, tenths, gpus) in steps {
                 ledger.set(&id(run), &[]);
-                if let Ok(bundles) = ledger.place(workers, &each(f64::from(tenths) / 10.0, f64::from(gpus))) {
+                if let Ok(bundles) = place(&ledger, workers, &each(f64::from(tenths) / 10.0, f64::from(gpus))) {
                     ledger.set(&id(run), &bundles);
                 }
                 for node in ledger.nodes() {

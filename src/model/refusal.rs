@@ -23,6 +23,9 @@ pub enum Refusal {
     /// The run has ended.
     #[error("the run has ended as {0}")]
     RunEnded(RunStatus),
+    /// The run is to be resumed and has finished.
+    #[error("the run has finished: there is nothing to resume")]
+    NothingToResume,
     /// The token is of an earlier epoch of the run.
     #[error("another controller took this run over (epoch {epoch})")]
     StaleController {

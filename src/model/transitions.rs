@@ -2,7 +2,7 @@
 //! so a refused verb leaves the record untouched.
 
 use super::{
-    Actor, AttemptStatus, EndReason, Event, EventKind, Phase, Refusal, RunRecord, Trail,
+    Actor, AttemptStatus, EndReason, Event, EventKind, Phase, Refusal, RunRecord, RunStatus, Trail,
     commands::RegisterRun,
     names::{cut_detail, made_up_name},
     run::{ActorStatus, Controller, Run},
@@ -89,13 +89,57 @@ impl RunRecord {
             now,
             trail,
         );
+        let old = self.controller.actor_id.clone();
+        self.replace_controller(body, token, now);
+        let event = self.event(now, EventKind::Controller, Actor::Controller);
+        trail.events.push(Event {
+            from: Some(old.to_string()),
+            to: Some(self.controller.actor_id.to_string()),
+            reason: Some(format!("taken over, epoch {}", self.controller.epoch)),
+            ..event
+        });
+        Ok(())
+    }
+
+    /// A run that has ended goes on in its own record under another controller: its attempts stay, with what its failure
+    /// budgets were charged with. Of its end only the trail speaks from now on.
+    ///
+    /// # Errors
+    /// When the run lives, or has finished.
+    pub fn resume(
+        &mut self,
+        body: RegisterRun,
+        token: TokenHash,
+        now: Timestamp,
+        trail: &mut Trail,
+    ) -> Result<(), Refusal> {
+        match self.run.status() {
+            RunStatus::Started => return Err(Refusal::RunExists(self.run.id.clone())),
+            RunStatus::Finished => return Err(Refusal::NothingToResume),
+            RunStatus::Errored | RunStatus::Aborted => {}
+        }
+        self.restore(Actor::User, now, trail);
+        self.replace_controller(body, token, now);
+        self.run.status_detail = None;
+        self.run.ended_by = None;
+        self.run.end_time = None;
+        self.run.noticed_at = None;
+        self.run.stop = None;
+        self.run.concluded = None;
+        self.run.first_failure = None;
+        let reason = format!("resumed, epoch {}", self.controller.epoch);
+        self.enter(Phase::Initializing, Actor::User, Some(reason), now, trail);
+        Ok(())
+    }
+
+    fn replace_controller(&mut self, body: RegisterRun, token: TokenHash, now: Timestamp) {
         let lease_ttl = body.lease_ttl();
-        let old = self.controller.clone();
+        let old = &self.controller;
         self.controller = Controller {
             actor_id: body.controller.actor_id,
             epoch: old.epoch + 1,
             token,
-            stale_tokens: [old.stale_tokens, vec![old.token]].concat(),
+            stale_tokens: [old.stale_tokens.clone(), vec![old.token.clone()]].concat(),
             status: ActorStatus::Alive,
             lease_ttl,
             last_contact: now,
@@ -104,14 +148,10 @@ impl RunRecord {
             clock_skew_ms: None,
         };
         self.run.controller_state = None;
-        let event = self.event(now, EventKind::Controller, Actor::Controller);
-        trail.events.push(Event {
-            from: Some(old.actor_id.to_string()),
-            to: Some(self.controller.actor_id.to_string()),
-            reason: Some(format!("taken over, epoch {}", self.controller.epoch)),
-            ..event
-        });
-        Ok(())
+        // What a resumed run is started with now; who only takes over says nothing of it.
+        if body.resume && !body.settings.is_empty() {
+            self.run.settings = body.settings;
+        }
     }
 
     /// The controller's state changed.

@@ -7,7 +7,8 @@ use utoipa::ToSchema;
 use super::{
     AttemptStatus, ControllerState, EndReason, Exit, FirstFailure, RunStatus, StopReport, WorkerStatus,
     commands::check_time,
-    ledger::{Bundle, NodeOffer, Resources, check_resources},
+    demand::{check_node_ids, check_sizes},
+    ledger::{Bundle, Demand, NodeOffer, Resources, check_resources},
     names::{check_document, check_name},
 };
 use crate::base::{ActorId, AttemptId, Invalid, Timestamp, limits};
@@ -43,7 +44,8 @@ impl RunVerb {
             Self::ChangeWorkers(_, body) if body.workers.len() > limits::WORKERS => {
                 Err(Invalid::over("workers", limits::WORKERS, "workers"))
             }
-            Self::SetState(_) | Self::ChangeWorkers(..) | Self::EndAttempt(..) => Ok(()),
+            Self::EndAttempt(_, body) => body.stop_report.as_ref().map_or(Ok(()), |r| r.check("stop_report")),
+            Self::SetState(_) | Self::ChangeWorkers(..) => Ok(()),
         }
     }
 }
@@ -115,10 +117,21 @@ impl BeginAttempt {
         }
     }
 
+    /// What is asked for, if anything is.
+    #[must_use]
+    pub fn demand(&self) -> Option<Demand> {
+        Some(Demand {
+            min_workers: self.min_workers.unwrap_or(self.num_workers),
+            max_workers: self.num_workers,
+            resources_per_worker: self.resources_per_worker.clone()?,
+            node_ids: self.node_ids.clone(),
+        })
+    }
+
     /// Checks every rule of a new attempt.
     ///
     /// # Errors
-    /// When the number of workers is out of its limits.
+    /// The first rule that is broken, with its field.
     pub fn check(&self) -> Result<(), Invalid> {
         if self.num_workers == 0 {
             return Err(Invalid::rule("num_workers", "a group has at least one worker"));
@@ -126,6 +139,10 @@ impl BeginAttempt {
         if usize::try_from(self.num_workers).unwrap_or(usize::MAX) > limits::WORKERS {
             return Err(Invalid::over("num_workers", limits::WORKERS, "workers"));
         }
+        if let Some(min) = self.min_workers {
+            check_sizes("min_workers", min, self.num_workers)?;
+        }
+        check_node_ids("node_ids", &self.node_ids)?;
         if let Some(each) = &self.resources_per_worker {
             check_resources("resources_per_worker", each)?;
         }
@@ -193,6 +210,9 @@ impl AttemptRunning {
         }
         if self.workers.len() > limits::WORKERS {
             return Err(Invalid::over("workers", limits::WORKERS, "workers"));
+        }
+        if let Some(address) = &self.master_address {
+            check_name("master_address", address)?;
         }
         let mut seen = vec![false; self.workers.len()];
         for (i, worker) in self.workers.iter().enumerate() {

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use super::{
     Actor, Attempt, AttemptStatus, ControllerState, EndReason, Exit, FirstFailure, Phase, RunRecord,
-    RunStatus, Worker, WorkerStatus,
+    RunStatus, StopReport, Worker, WorkerStatus,
     closed_enum::closed_enum,
     commands::Dataset,
     ledger::Bundle,
@@ -193,10 +193,14 @@ pub struct AttemptView<'a> {
     pub start_time_ms: Timestamp,
     /// When it ended.
     pub end_time_ms: Option<Timestamp>,
-    /// How many workers it asked for.
+    /// How many workers it has, or would have had.
     pub num_workers: u32,
     /// What is reserved for each worker for as long as the attempt lives; empty if nothing was asked for.
     pub reservation: &'a [Bundle],
+    /// Where rank 0 listens for the others; null if nobody said.
+    pub master_address: Option<&'a str>,
+    /// What became of its processes; null if nobody said.
+    pub stop_report: Option<&'a StopReport>,
     /// Its workers by world rank.
     pub workers: Vec<WorkerView<'a>>,
 }
@@ -338,6 +342,8 @@ impl RunRecord {
             end_time_ms: a.end_time,
             num_workers: a.num_workers,
             reservation: &a.reservation,
+            master_address: a.master_address.as_deref(),
+            stop_report: a.stop_report.as_ref(),
             workers: self.worker_views(a, stats),
         };
         self.attempts.iter().map(view).collect()

@@ -4,7 +4,6 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    StateError,
     command::{Command, Edit, Points},
     group::{Around, Group},
     working_set::{WorkingSet, stop_limit},
@@ -13,10 +12,10 @@ use crate::{
     base::{Invalid, RunId, Secret, limits},
     model::{
         Actor, Refusal, RunRecord, Trail,
-        commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration, StopRun},
-        ledger::{Bundle, Shortage},
-        progress::Progress,
-        verbs::{BeginAttempt, RunVerb},
+        commands::{Heartbeat, HeartbeatAnswer, StopRun},
+        ledger::Bundle,
+        placement::Shortage,
+        verbs::{BeginAttempt, Begun, RunVerb},
     },
     store::metrics::{PointRow, WriterRow},
 };
@@ -37,6 +36,14 @@ impl WorkingSet {
             Command::Verb { run, token, verb, reply } => {
                 let result = self.verb(&run, &token, verb, group, around);
                 group.answer_listed(reply, run, result.map_err(Into::into), |ack| ack);
+            }
+            Command::BeginAttempt { run, token, body, reply } => {
+                let result = self.begin_attempt(&run, &token, body, group, around);
+                let (result, begun) = match result {
+                    Ok(begun) => (Ok(()), begun),
+                    Err(refusal) => (Err(refusal.into()), Begun::default()),
+                };
+                group.answer_listed(reply, run, result, |ack| (begun, ack));
             }
             Command::Stop { run, body, reply } => {
                 let result = self.stop(&run, body, group, around);
@@ -62,7 +69,13 @@ impl WorkingSet {
                 group.answer(reply, result);
             }
             Command::Heartbeats { beats, reply } => {
-                let answers = beats.into_iter().map(|beat| self.heartbeat(beat, group, around)).collect();
+                let mut answers: Vec<HeartbeatAnswer> =
+                    beats.into_iter().map(|beat| self.heartbeat(beat, group, around)).collect();
+                // Only now, as what one of them wants may be another one's to give.
+                let mut ledger = around.ledger.write();
+                for answer in answers.iter_mut().filter(|answer| answer.problem.is_none()) {
+                    answer.fits = ledger.fits(&answer.run_id);
+                }
                 group.answer(reply, Ok(answers));
             }
             Command::Reconcile { reply } => {
@@ -76,68 +89,6 @@ impl WorkingSet {
                 group.answer(reply, Ok(()));
             }
         }
-    }
-
-    fn register(
-        &mut self,
-        id: &RunId,
-        body: RegisterRun,
-        body_hash: String,
-        group: &mut Group,
-        around: Around<'_>,
-    ) -> Result<Registration, StateError> {
-        let actor = body.controller.actor_id.clone();
-        let token = |key: &crate::base::secret::SigningKey, epoch: u32| {
-            key.token(&[id.as_str(), &epoch.to_string(), actor.as_str()])
-        };
-        let (epoch, created) = match self.records.get_mut(id) {
-            None => {
-                let mut trail = Trail::default();
-                let hash = token(&self.key, 1).hash();
-                let record = RunRecord::register(id.clone(), body, body_hash, hash, around.now, &mut trail);
-                self.bring_to_life(
-                    &record,
-                    Progress::default(),
-                    around.live,
-                    around.processes,
-                    around.monotonic,
-                );
-                self.records.insert(id.clone(), record);
-                group.touched.insert(id.clone(), trail);
-                (1, true)
-            }
-            Some(record) if record.controller.actor_id == actor && record.run.body_hash == body_hash => {
-                let epoch = record.controller.epoch;
-                self.heard_of(id, None, "the controller registered again", group, around);
-                (epoch, false)
-            }
-            Some(record) if record.run.concluded.is_some() || body.takeover => {
-                let epoch = record.controller.epoch + 1;
-                let trail = group.touched.entry(id.clone()).or_default();
-                record.take_over(body, token(&self.key, epoch).hash(), around.now, trail)?;
-                record.run.body_hash = body_hash;
-                let record = record.clone();
-                let known = around.live.remove(id).map(|l| l.progress);
-                let progress = known.or_else(|| self.rested.remove(id)).unwrap_or_default();
-                around.processes.forget(id);
-                self.bring_to_life(&record, progress, around.live, around.processes, around.monotonic);
-                (epoch, true)
-            }
-            Some(record) if record.run.phase.is_terminal() => {
-                return Err(Refusal::RunEnded(record.run.status()).into());
-            }
-            Some(_) => return Err(Refusal::RunExists(id.clone()).into()),
-        };
-        let record = self.records.get(id).ok_or_else(|| Refusal::RunNotFound(id.clone()))?;
-        Ok(Registration {
-            run_id: id.clone(),
-            name: record.run.name.clone(),
-            token: token(&self.key, epoch),
-            epoch,
-            created,
-            num_attempts: u32::try_from(record.attempts.len()).unwrap_or(u32::MAX),
-            num_failures: record.num_failures(),
-        })
     }
 
     fn verb(
@@ -184,6 +135,22 @@ impl WorkingSet {
             self.let_rest(id, group, around);
         }
         Ok(())
+    }
+
+    /// Begins an attempt; what it got is read from its record, so that the same attempt again gets the same answer.
+    fn begin_attempt(
+        &mut self,
+        id: &RunId,
+        token: &Secret,
+        body: BeginAttempt,
+        group: &mut Group,
+        around: Around<'_>,
+    ) -> Result<Begun, Refusal> {
+        let attempt_id = body.attempt_id.clone();
+        self.verb(id, token, RunVerb::BeginAttempt(body), group, around)?;
+        let record = self.records.get(id).ok_or_else(|| Refusal::RunNotFound(id.clone()))?;
+        let attempt = record.attempt(&attempt_id)?;
+        Ok(Begun { num_workers: attempt.num_workers, reservation: attempt.reservation.clone() })
     }
 
     fn stop(
@@ -289,7 +256,7 @@ impl WorkingSet {
     }
 
     fn heartbeat(&mut self, beat: Heartbeat, group: &mut Group, around: Around<'_>) -> HeartbeatAnswer {
-        let Heartbeat { run_id, controller_token, time_ms, progress, demand: _ } = beat;
+        let Heartbeat { run_id, controller_token, time_ms, progress, demand } = beat;
         let problem = self.authorized(&run_id, &controller_token).err();
         if problem.is_none() {
             self.heard_of(&run_id, time_ms, "the controller was heard of again", group, around);
@@ -300,6 +267,9 @@ impl WorkingSet {
             }
         }
         let record = self.records.get(&run_id);
+        if problem.is_none() && record.is_some_and(|r| !r.run.phase.is_terminal()) {
+            around.ledger.write().want(&run_id, demand);
+        }
         let ended = record.filter(|r| r.run.phase.is_terminal()).map(|r| Refusal::RunEnded(r.run.status()));
         let stop = record.and_then(|r| r.run.stop.as_ref()).filter(|_| problem.is_none());
         HeartbeatAnswer {
@@ -337,8 +307,8 @@ fn reserve(
             group.batch.node(offer, around.now);
         }
     }
-    let Some(each) = &body.resources_per_worker else { return Ok(Vec::new()) };
-    ledger.place(body.num_workers, each).map_err(|shortage| match shortage {
+    let Some(demand) = body.demand() else { return Ok(Vec::new()) };
+    ledger.place(&record.run.id, &demand).map_err(|shortage| match shortage {
         Shortage::Never(why) => Invalid::rule("resources_per_worker", why).into(),
         Shortage::NotNow(why) => Refusal::NoResources(why),
     })
@@ -354,7 +324,7 @@ fn note_nodes(nodes: &BTreeSet<(String, String)>, group: &mut Group, around: Aro
     }
 }
 
-fn merge(into: &mut Trail, from: Trail) {
+pub(super) fn merge(into: &mut Trail, from: Trail) {
     let Trail { events, attempts, workers } = from;
     into.events.extend(events);
     into.attempts.extend(attempts);
@@ -367,7 +337,7 @@ pub(crate) const fn slug(refusal: &Refusal) -> &'static str {
         Refusal::RunNotFound(_) => "run-not-found",
         Refusal::AttemptNotFound { .. } => "attempt-not-found",
         Refusal::RunExists(_) => "run-exists",
-        Refusal::RunEnded(_) => "run-ended",
+        Refusal::RunEnded(_) | Refusal::NothingToResume => "run-ended",
         Refusal::StaleController { .. } => "stale-controller",
         Refusal::WrongToken => "wrong-token",
         Refusal::IllegalTransition { .. } => "illegal-transition",

@@ -75,9 +75,8 @@ impl StateClient for StateHandle {
         token: &Secret,
         body: BeginAttempt,
     ) -> Result<Begun, ClientError> {
-        let num_workers = body.num_workers;
-        Self::say(self, run, token, RunVerb::BeginAttempt(body)).await?;
-        Ok(Begun { num_workers, reservation: Vec::new() })
+        let (begun, _) = Self::begin_attempt(self, run, token, body).await?;
+        Ok(begun)
     }
 
     async fn append_log(

@@ -9,7 +9,7 @@ use crate::{
         commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration, StopRun},
         metrics::Point,
         people::AnnotateRun,
-        verbs::RunVerb,
+        verbs::{BeginAttempt, Begun, RunVerb},
     },
 };
 
@@ -50,6 +50,12 @@ pub(super) enum Command {
         token: Secret,
         verb: RunVerb,
         reply: Reply<Ack>,
+    },
+    BeginAttempt {
+        run: RunId,
+        token: Secret,
+        body: BeginAttempt,
+        reply: Reply<(Begun, Ack)>,
     },
     Report {
         run: RunId,
@@ -100,6 +106,7 @@ impl Command {
         match self {
             Self::Register { run, .. }
             | Self::Verb { run, .. }
+            | Self::BeginAttempt { run, .. }
             | Self::Report { run, .. }
             | Self::Stop { run, .. }
             | Self::Contact { run, .. }
@@ -118,6 +125,7 @@ impl Command {
             Self::Verb { reply, .. } | Self::Stop { reply, .. } | Self::Edit { reply, .. } => {
                 drop(reply.send(Err(error)));
             }
+            Self::BeginAttempt { reply, .. } => drop(reply.send(Err(error))),
             Self::Purge { reply, .. } => drop(reply.send(Err(error))),
             Self::Report { reply, .. } => drop(reply.send(Err(error))),
             Self::Heartbeats { reply, .. } => drop(reply.send(Err(error))),

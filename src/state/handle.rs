@@ -21,7 +21,7 @@ use crate::{
         commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration, StopRun},
         metrics::ReportBatch,
         people::AnnotateRun,
-        verbs::RunVerb,
+        verbs::{BeginAttempt, Begun, RunVerb},
     },
 };
 
@@ -82,6 +82,21 @@ impl StateHandle {
         self.ask(|reply| Command::Verb { run: run.clone(), token: token.clone(), verb, reply }).await
     }
 
+    /// Begins an attempt; what it got.
+    ///
+    /// # Errors
+    /// As [`Self::say`], and when what it asks for is not free, or not there.
+    pub async fn begin_attempt(
+        &self,
+        run: &RunId,
+        token: &Secret,
+        body: BeginAttempt,
+    ) -> Result<(Begun, Ack), StateError> {
+        body.check().map_err(refused)?;
+        let (run, token) = (run.clone(), token.clone());
+        self.ask(|reply| Command::BeginAttempt { run, token, body, reply }).await
+    }
+
     /// Stores metrics; the number of points taken.
     ///
     /// # Errors
@@ -96,10 +111,15 @@ impl StateHandle {
     /// Controllers say that they live; an answer for each run, in order.
     ///
     /// # Errors
-    /// When too many runs are named.
+    /// When too many runs are named, or one wants what nobody can want.
     pub async fn heartbeats(&self, beats: Vec<Heartbeat>) -> Result<Vec<HeartbeatAnswer>, StateError> {
         if beats.len() > limits::HEARTBEAT_RUNS {
             return Err(refused(Invalid::over("runs", limits::HEARTBEAT_RUNS, "runs in one heartbeat")));
+        }
+        for (i, beat) in beats.iter().enumerate() {
+            if let Some(demand) = &beat.demand {
+                demand.check(&format!("runs[{i}].demand")).map_err(refused)?;
+            }
         }
         self.ask(|reply| Command::Heartbeats { beats, reply }).await
     }

@@ -30,6 +30,7 @@ mod publish;
 mod query;
 mod ray;
 mod reconcile;
+mod register;
 mod retention;
 mod shared;
 mod shown;

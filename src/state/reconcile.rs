@@ -94,16 +94,19 @@ impl WorkingSet {
         });
     }
 
-    /// An ended run is watched no more, and its progress is written down.
+    /// An ended run is watched no more and wants nothing, and its progress is written down.
     pub(super) fn let_rest(&mut self, id: &RunId, group: &mut Group, around: Around<'_>) {
         self.leases.remove(id);
         self.stops.remove(id);
         around.processes.forget(id);
+        around.ledger.write().want(id, None);
         if let Some(facts) = around.live.remove(id) {
             if facts.progress != Progress::default() {
                 group.batch.progress(id, &facts.progress);
             }
             group.last_values.insert(id.clone(), facts.progress.last_values());
+            // It may go on in this very group.
+            self.rested.insert(id.clone(), facts.progress);
         }
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct WorkingSet {
     pub(super) key: SigningKey,
     pub(super) records: HashMap<RunId, RunRecord>,
     pub(super) metrics: HashMap<RunId, MetricState>,
-    /// Progress of concluded runs at hand, in case they come back.
+    /// Progress of ended runs at hand, in case they come back or are resumed.
     pub(super) rested: HashMap<RunId, Progress>,
     pub(super) leases: Leases,
     /// Stops that were asked for and not confirmed.
@@ -67,7 +67,10 @@ impl WorkingSet {
             }
             set.records.insert(record.run.id.clone(), record);
         }
-        *shared.ledger.write() = ledger;
+        let mut known = shared.ledger.write();
+        ledger.inherit(&known, |run| set.records.contains_key(run));
+        *known = ledger;
+        drop(known);
         Ok(set)
     }
 
@@ -109,7 +112,7 @@ impl WorkingSet {
         if !self.records.contains_key(run)
             && let Some(record) = writer.record(run).await?
         {
-            if record.run.concluded.is_some() {
+            if record.run.phase.is_terminal() {
                 self.rested.insert(run.clone(), writer.progress(run).await?);
             }
             self.records.insert(run.clone(), record);

@@ -13,7 +13,8 @@ use super::{
 use crate::{
     base::{ActorId, AttemptId, RunId, Timestamp},
     model::{
-        Attempt, AttemptStatus, EndReason, Exit, RunRecord, Trail, Worker, WorkerStatus, ledger::Bundle,
+        Attempt, AttemptStatus, EndReason, Exit, RunRecord, StopReport, Trail, Worker, WorkerStatus,
+        ledger::Bundle,
     },
 };
 
@@ -29,6 +30,8 @@ pub(super) struct AttemptRow<'a> {
     end_time_ms: Option<Timestamp>,
     num_workers: u32,
     reservation: &'a [Bundle],
+    master_address: &'a Option<String>,
+    stop_report: &'a Option<StopReport>,
 }
 
 #[derive(Serialize)]
@@ -60,6 +63,8 @@ pub(super) fn rows<'a>(record: &'a RunRecord, trail: &'a Trail) -> impl Iterator
             end_time,
             num_workers,
             reservation,
+            master_address,
+            stop_report,
             workers: _,
         } = attempt;
         AttemptRow {
@@ -73,6 +78,8 @@ pub(super) fn rows<'a>(record: &'a RunRecord, trail: &'a Trail) -> impl Iterator
             end_time_ms: *end_time,
             num_workers: *num_workers,
             reservation,
+            master_address,
+            stop_report,
         }
     })
 }
@@ -117,16 +124,19 @@ pub(super) fn worker_rows<'a>(
 
 pub(super) const WRITE: &str = "with rows (v) as materialized (select value from jsonb_each($1))
         insert into attempts (run_id, ordinal, attempt_id, status, end_reason, status_detail, start_time_ms,
-            end_time_ms, num_workers, reservation)
+            end_time_ms, num_workers, reservation, master_address, stop_report)
         select v->>'run_id', v->>'ordinal', v->>'attempt_id', v->>'status', v->>'end_reason',
-            v->>'status_detail', v->>'start_time_ms', v->>'end_time_ms', v->>'num_workers', v->>'reservation'
+            v->>'status_detail', v->>'start_time_ms', v->>'end_time_ms', v->>'num_workers', v->>'reservation',
+            v->>'master_address', v->>'stop_report'
         from rows
         where true
         on conflict (run_id, ordinal) do update set
             status = excluded.status,
             end_reason = excluded.end_reason,
             status_detail = excluded.status_detail,
-            end_time_ms = excluded.end_time_ms";
+            end_time_ms = excluded.end_time_ms,
+            master_address = excluded.master_address,
+            stop_report = excluded.stop_report";
 
 pub(super) const WRITE_WORKERS: &str =
     "with rows (v) as materialized (select value from jsonb_each($1))
@@ -159,7 +169,7 @@ impl Reader {
 /// The columns that make an [`Attempt`].
 pub(super) const COLUMNS: &str =
     "run_id, ordinal, attempt_id, status, end_reason, status_detail, start_time_ms, end_time_ms,
-    num_workers, reservation";
+    num_workers, reservation, master_address, stop_report";
 
 /// The columns that make a [`Worker`] and say whose it is.
 pub(super) const WORKER_COLUMNS: &str =
@@ -194,6 +204,8 @@ fn attempt(row: &SqliteRow) -> Result<Attempt, StoreError> {
         end_time: row.try_get::<Option<i64>, _>("end_time_ms")?.map(Timestamp::from_ms),
         num_workers: small(T, row, "num_workers")?,
         reservation: json::<Option<Vec<Bundle>>>(T, row, "reservation")?.unwrap_or_default(),
+        master_address: row.try_get("master_address")?,
+        stop_report: json(T, row, "stop_report")?,
         workers: BTreeMap::new(),
     })
 }

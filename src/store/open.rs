@@ -29,6 +29,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (2, "metrics", include_str!("../../migrations/0002_metrics.sql")),
     (3, "people and nodes", include_str!("../../migrations/0003_people_and_nodes.sql")),
     (4, "webhooks", include_str!("../../migrations/0004_webhooks.sql")),
+    (5, "attempts in full", include_str!("../../migrations/0005_attempts_in_full.sql")),
 ];
 
 /// What can go wrong in the store.

@@ -182,6 +182,7 @@ pub(super) const WRITE: &str =
             stop = excluded.stop,
             concluded = excluded.concluded,
             first_failure = excluded.first_failure,
+            settings = excluded.settings,
             tags = excluded.tags,
             notes = excluded.notes,
             trashed_at_ms = excluded.trashed_at_ms,

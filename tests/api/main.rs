@@ -11,6 +11,7 @@
 mod harness;
 
 mod boundaries;
+mod demands;
 mod events;
 mod lifecycle;
 mod listing;
@@ -22,5 +23,6 @@ mod people;
 mod ray;
 mod ray_shape;
 mod registration;
+mod resume;
 mod scale;
 mod webhooks;

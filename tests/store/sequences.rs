@@ -21,6 +21,7 @@ use trainhead::{
 #[derive(Clone, Debug)]
 enum Op {
     Register(usize, bool),
+    Resume(usize),
     State(usize, &'static str),
     Begin(usize, u32),
     Running(usize, u32),
@@ -48,6 +49,7 @@ fn ops() -> impl Strategy<Value = Op> {
     let reason = prop::sample::select(vec!["completed", "worker_failed", "preempted", "start_failed"]);
     prop_oneof![
         3 => (run.clone(), any::<bool>()).prop_map(|(r, t)| Op::Register(r, t)),
+        1 => run.clone().prop_map(Op::Resume),
         2 => (run.clone(), state).prop_map(|(r, s)| Op::State(r, s)),
         3 => (run.clone(), 1..3u32).prop_map(|(r, n)| Op::Begin(r, n)),
         3 => (run.clone(), 1..3u32).prop_map(|(r, n)| Op::Running(r, n)),
@@ -157,11 +159,20 @@ impl World {
                     self.tokens[run] = Some(registration.token);
                 }
             }
+            Op::Resume(run) => {
+                let mut body = RegisterRun::by(ActorId::parse("another").unwrap());
+                (body.id, body.resume) = (Some(id(run)), true);
+                body.settings = from(json!({"life": self.attempts[run]}));
+                if let Ok((registration, _)) = self.state.register(body).await {
+                    self.tokens[run] = Some(registration.token);
+                }
+            }
             Op::State(run, state) => self.say(run, RunVerb::SetState(from(json!({"state": state})))).await,
             Op::Begin(run, n) => {
                 self.attempts[run] += 1;
-                // Two runs with two workers each do not fit.
-                let body = json!({"attempt_id": attempt(&self, run), "num_workers": n,
+                // Two runs with two workers each do not fit; but one of them begins with one.
+                let min = if run == 0 { 1 } else { n };
+                let body = json!({"attempt_id": attempt(&self, run), "num_workers": n, "min_workers": min,
                     "resources_per_worker": {"CPU": 1}});
                 self.say(run, RunVerb::BeginAttempt(from(body))).await;
             }
@@ -169,7 +180,8 @@ impl World {
                 let worker =
                     |r| json!({"actor_id": format!("w{r}"), "world_rank": r, "node_id": "h", "node_ip": "i"});
                 let workers: Vec<Value> = (0..n).map(worker).collect();
-                let verb = RunVerb::AttemptRunning(attempt(&self, run), from(json!({"workers": workers})));
+                let body = json!({"workers": workers, "master_address": format!("127.0.0.1:{n}")});
+                let verb = RunVerb::AttemptRunning(attempt(&self, run), from(body));
                 self.say(run, verb).await;
             }
             Op::Exit(run, rank) => {
@@ -177,7 +189,8 @@ impl World {
                 self.say(run, RunVerb::ChangeWorkers(attempt(&self, run), from(workers))).await;
             }
             Op::EndAttempt(run, status, reason) => {
-                let body = json!({"status": status, "end_reason": reason});
+                let report = json!({"processes_ended": [run], "forced": status == "ABORTED", "left": []});
+                let body = json!({"status": status, "end_reason": reason, "stop_report": report});
                 self.say(run, RunVerb::EndAttempt(attempt(&self, run), from(body))).await;
             }
             Op::Report(run, seq, step) => {
