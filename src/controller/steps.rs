@@ -7,7 +7,7 @@ use super::{
     policy::{Permanent, Why},
 };
 use crate::model::{
-    FirstFailure, NumFailures, StopReport,
+    ControllerState, FirstFailure, NumFailures, StopReport,
     ledger::{Bundle, Demand},
     verbs::{BeginAttempt, Begun, NewWorker, RunVerb},
 };
@@ -64,6 +64,12 @@ pub(crate) enum Effect {
     Withdraw,
     /// Let the head know what the run would like to have, and hear how much of it there is.
     Demand(Option<Demand>),
+    /// The state changed.
+    Entered {
+        from: ControllerState,
+        to: ControllerState,
+        detail: Option<String>,
+    },
     /// Let callbacks hear of a group before it is started, with what is reserved for it.
     Announce(u32, Vec<Bundle>),
     /// Something failed, or a size is going to change: for callbacks.

@@ -103,7 +103,8 @@ impl Stage {
                 }
                 Effect::Drain(_) | Effect::Shutdown { .. } | Effect::Abort => self.ending = true,
                 Effect::Done(outcome) => self.done = Some(outcome),
-                Effect::Demand(_)
+                Effect::Entered { .. }
+                | Effect::Demand(_)
                 | Effect::Announce(..)
                 | Effect::Failed(_)
                 | Effect::Resizing(..)
