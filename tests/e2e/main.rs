@@ -10,7 +10,11 @@
 mod harness;
 
 mod crashes;
+mod failing;
+mod grace;
 mod main_job;
 mod operating;
+mod preemption;
+mod resuming;
 mod stopping;
 mod webhooks;
