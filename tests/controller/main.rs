@@ -8,6 +8,8 @@
     reason = "a test says what it expects by failing; `expect` would have to name just the lints that each file sets off"
 )]
 
+#[path = "../small_memory/mod.rs"]
+mod small_memory;
 mod agent;
 mod agent_ends;
 mod closures;

@@ -27,17 +27,21 @@ fn start(place: &Place, grace: &str, more: &[&str], script: &str) -> Guard {
 
 #[test]
 fn a_handler_completes_when_the_user_stops_the_run() {
-    for way in ["ctrl-c", "term", "api"] {
+    let runs = ["ctrl-c", "term", "api"].map(|way| {
         let place = Place::new();
-        let script = slow(&place, "");
-        let run = start(&place, "4", &[], &script);
+        let run = start(&place, "4", &[], &slow(&place, ""));
+        (way, place, run)
+    });
+    for (way, place, run) in &runs {
         place.await_files(&["there.0.0"]);
-        match way {
+        match *way {
             "ctrl-c" => send(run.id(), Signal::INT),
             // Nobody said that SIGTERM is a scheduler's notice.
             "term" => send(run.id(), Signal::TERM),
             _ => assert!(place.output(&["abort", "g"]).status.success()),
         }
+    }
+    for (way, place, run) in runs {
         assert_eq!(run.end().0, 130, "{way}");
         assert!(place.path("saved.0.0").exists(), "{way}");
         let shown = place.show("g");

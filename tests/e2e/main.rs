@@ -7,6 +7,8 @@
     reason = "a test says what it expects by failing; `expect` would have to name just the lints that each file sets off"
 )]
 
+#[path = "../small_memory/mod.rs"]
+mod small_memory;
 mod harness;
 
 mod crashes;
