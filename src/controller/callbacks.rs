@@ -213,13 +213,8 @@ impl Callbacks {
         }
         let (calls, mut waiting) = mpsc::channel::<Call>(WAITING);
         let (stop, failed) = (tasks.stopping(), tell.clone());
-        drop(tasks.spawn(async move {
-            loop {
-                let call = tokio::select! {
-                    call = waiting.recv() => call,
-                    () = stop.cancelled() => None,
-                };
-                let Some(Call { hook, done }) = call else { return };
+        let calling = async move {
+            while let Some(Call { hook, done }) = waiting.recv().await {
                 for callback in &all {
                     if let Some(message) = call_one(&hook, callback.as_ref(), &run).await {
                         warn!("{message}");
@@ -229,6 +224,13 @@ impl Callbacks {
                 }
                 // Nobody may wait for it any more.
                 let _ = done.map(|done| done.send(()));
+            }
+        };
+        drop(tasks.spawn(async move {
+            tokio::select! {
+                () = calling => {}
+                // One that is too slow to hear of the end is left in the middle of it.
+                () = stop.cancelled() => {}
             }
         }));
         Self { calls: Some(calls), failures, tell }

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
+use tracing::info;
 
 use super::{
     callbacks::Hook,
@@ -36,6 +37,10 @@ impl<G: WorkerGroup> TrainController<G> {
                 Effect::Ask(begin) => self.waits.asked = Some(self.outbox.begin(begin)),
                 Effect::Withdraw => self.waits.asked = None,
                 Effect::Demand(demand) => self.outbox.set_demand(demand),
+                Effect::Entered(from, to, detail) => {
+                    info!(run.id = %self.run_id, "the controller goes from {from} to {to}");
+                    self.callbacks.call(Hook::StateUpdate(from, to, detail));
+                }
                 Effect::Failed(failure) => self.callbacks.call(Hook::Failure(failure)),
                 Effect::Resizing(from, to) => self.callbacks.call(Hook::Resize(from, to)),
                 Effect::Drain(why) => self.drain(why),

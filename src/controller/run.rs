@@ -7,7 +7,7 @@ use tokio::{
     sync::{mpsc, oneshot, watch},
     time::{Instant, MissedTickBehavior, interval, sleep_until, timeout},
 };
-use tracing::{debug, info};
+use tracing::debug;
 
 use super::{
     callbacks::{Callbacks, Hook},
@@ -246,15 +246,7 @@ impl<G: WorkerGroup> TrainController<G> {
 
     pub(super) fn step(&mut self, input: Input) {
         debug!("the controller has {input:?}");
-        let before = self.machine.state();
-        let effects = self.machine.on(input, self.options.clock.now());
-        let after = self.machine.state();
-        if before != after {
-            info!(run.id = %self.run_id, "the controller goes from {before} to {after}");
-            let detail = self.machine.detail().map(str::to_owned);
-            self.callbacks.call(Hook::StateUpdate(before, after, detail));
-        }
-        self.effects.extend(effects);
+        self.effects.extend(self.machine.on(input, self.options.clock.now()));
         self.perform();
     }
 

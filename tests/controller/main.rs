@@ -8,10 +8,10 @@
     reason = "a test says what it expects by failing; `expect` would have to name just the lints that each file sets off"
 )]
 
-#[path = "../small_memory/mod.rs"]
-mod small_memory;
 mod agent;
 mod agent_ends;
 mod closures;
 mod outage;
+#[path = "../small_memory/mod.rs"]
+mod small_memory;
 mod stage;

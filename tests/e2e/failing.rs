@@ -176,6 +176,6 @@ fn ranks_that_run_on_too_long_after_another_has_ended_are_a_failure() {
     let shown = place.show("e");
     assert_eq!(shown["run_status"], "ERRORED");
     let detail = shown["status_detail"].as_str().unwrap();
-    assert!(detail.contains("rank 0 finished early") && detail.contains("rank 1 run"), "{detail}");
+    assert!(detail.contains("rank 0 finished early") && detail.contains("rank 1 runs on"), "{detail}");
     assert_eq!(shown["workers"][1]["exit"]["signal"], "SIGTERM");
 }

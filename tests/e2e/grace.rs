@@ -55,10 +55,8 @@ fn a_handler_completes_when_the_user_stops_the_run() {
 #[test]
 fn a_handler_completes_when_a_peer_fails() {
     let place = Place::new();
-    let script = slow(
-        &place,
-        "if [ $RANK = 1 ]; then while [ ! -e there.0.0 ]; do sleep 0.01; done; exit 3; fi",
-    );
+    let script =
+        slow(&place, "if [ $RANK = 1 ]; then while [ ! -e there.0.0 ]; do sleep 0.01; done; exit 3; fi");
     let run = start(&place, "4", &["--workers", "2"], &script);
     assert_eq!(run.end().0, 3);
     assert!(place.path("saved.0.0").exists());

@@ -7,16 +7,19 @@
     reason = "a test says what it expects by failing; `expect` would have to name just the lints that each file sets off"
 )]
 
+mod harness;
+mod receiver;
 #[path = "../small_memory/mod.rs"]
 mod small_memory;
-mod harness;
 
 mod crashes;
 mod failing;
 mod grace;
 mod main_job;
+mod notes;
 mod operating;
 mod preemption;
 mod resuming;
 mod stopping;
+mod torchrun;
 mod webhooks;

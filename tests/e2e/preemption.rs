@@ -26,10 +26,8 @@ fn saving(place: &Place, then: &str) -> String {
 fn preemptions_restart_freely_and_leave_the_budget_of_failures_alone() {
     let place = Place::new();
     let script = saving(&place, "[ $TRAINHEAD_ATTEMPT -ge 3 ] && exit 1");
-    let run = place.start_with(
-        &["--workers", "2", "--max-failures", "1", "--name", "p", "--", "sh", &script],
-        SLURM,
-    );
+    let run = place
+        .start_with(&["--workers", "2", "--max-failures", "1", "--name", "p", "--", "sh", &script], SLURM);
     for attempt in 0..3 {
         place.await_files(&[&format!("there.{attempt}.0"), &format!("there.{attempt}.1")]);
         send(run.id(), Signal::TERM);
@@ -86,7 +84,7 @@ fn a_budget_of_no_preemptions_is_used_up_by_the_first() {
     assert_eq!(run.end().0, 75);
     let shown = place.show("none");
     assert_eq!(shown["run_status"], "ERRORED");
-    assert!(shown["status_detail"].as_str().unwrap().contains("preempted 1 times"), "{shown}");
+    assert!(shown["status_detail"].as_str().unwrap().contains("preempted once, the limit is 0"), "{shown}");
     assert_eq!(place.left("saved.0"), "1", "its handler completed");
 }
 
