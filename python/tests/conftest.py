@@ -70,6 +70,7 @@ class SessionServer:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.stop = False
+        self.preemption: object = None
         self.requests: list[Request] = []
         self.changed = threading.Condition()
         self._answers: dict[str, tuple[int, bytes]] = {}
@@ -160,9 +161,15 @@ class SessionServer:
             return CONTEXT
         if path == "/log":
             return {"accepted": len(body["points"]), "stop": self.stop}
+        if path == "/finish":
+            return {}
         assert path == "/report"
-        index = next(self._report_index)
-        return {"stop": self.stop, "preemption": None, "checkpoint": None, "report_index": index}
+        return {
+            "stop": self.stop,
+            "preemption": self.preemption,
+            "checkpoint": None,
+            "report_index": next(self._report_index),
+        }
 
     def connected(self, handler: _Handler) -> int:
         with self.changed:

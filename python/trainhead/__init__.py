@@ -14,8 +14,19 @@ Start it with ``trainhead run --workers 2 -- python3 train.py``. Run as plain
 """
 
 from ._context import Context
-from ._session import Stop, get_context, log, report
+from ._notice import Notice
+from ._session import Stop, finish, get_context, heed_notices, log, notice, report
 
 __version__ = "0.1.0"
 
-__all__ = ["Context", "Stop", "get_context", "log", "report"]
+__all__ = [
+    "Context",
+    "Notice",
+    "Stop",
+    "finish",
+    "get_context",
+    "heed_notices",
+    "log",
+    "notice",
+    "report",
+]

@@ -18,6 +18,7 @@ from ._context import Context, context_from_answer, context_from_environment, in
 from ._log import LogSender
 from ._metrics import check_step, encode_json, flatten_metrics
 from ._notes import note, note_once
+from ._notice import Notice, notice_from_answer
 from ._transport import TRANSPORT_ERRORS, Transport
 
 # How long a report waits to be taken, and a question for an answer.
@@ -48,6 +49,7 @@ class Session:
         self._transport = Transport(socket_path)
         self._sender = LogSender(self._transport, rank)
         self._context: Context | None = None
+        self._notice: Notice | None = None
         self._timeout_s = ANSWER_TIMEOUT_S
         self._quiet_until_s = 0.0  # on the monotonic clock
         self._lost_reports = 0
@@ -62,8 +64,22 @@ class Session:
         if self._lost_reports:
             lost, self._lost_reports = self._lost_reports, 0
             note(f"the controller takes reports again; {lost} before this one were lost")
+        self._notice = notice_from_answer(answer) or self._notice
         if answer.get("stop") is True:
             raise Stop
+
+    def heed_notices(self) -> None:
+        """See the function `heed_notices`."""
+        answer = self._ask("GET", f"/context?rank={self._rank}&heeds_notices=true", b"")
+        self._notice = notice_from_answer(answer or {}) or self._notice
+
+    def notice(self) -> Notice | None:
+        """See the function `notice`."""
+        return self._notice
+
+    def finish(self, value: object) -> None:
+        """See the function `finish`."""
+        self._ask("POST", "/finish", encode_json({"rank": self._rank, "value": value}).encode())
 
     def log(self, metrics: Mapping[str, object], step: int | None) -> None:
         """See the function `log`."""
@@ -198,6 +214,52 @@ def get_context() -> Context:
     """
     session = _current_session()
     return context_from_environment() if session is None else session.context()
+
+
+def heed_notices() -> None:
+    """Say that this worker acts on a `notice` by itself, before its training loop begins.
+
+    When every rank has said so, a group that is going to be preempted or resized is left to itself
+    until shortly before the notice's deadline. Otherwise it gets the stop signal at once.
+
+    Example::
+
+        trainhead.heed_notices()
+        for step in range(start, steps):
+            loss = train_one_step()
+            trainhead.report({"loss": loss}, step=step)
+            notice = trainhead.notice()
+            if notice and step == (notice.checkpoint_at_step or step):
+                save_checkpoint(step)
+                sys.exit(0)
+    """
+    session = _current_session()
+    if session is not None:
+        session.heed_notices()
+
+
+def notice() -> Notice | None:
+    """Return what the last `report` brought: the notice that this group is going to be ended.
+
+    None as long as nothing is known, and outside of a session.
+    """
+    session = _current_session()
+    return None if session is None else session.notice()
+
+
+def finish(value: object) -> None:
+    """Hand over what the training returns, for `TrainResult`; that of rank 0 is kept.
+
+    Args:
+        value: anything that is JSON: numbers, texts, lists and dicts of them.
+
+    Raises:
+        TypeError: `value` is not.
+        ValueError: it holds itself.
+    """
+    session = _current_session()
+    if session is not None:
+        session.finish(value)
 
 
 def _point(metrics: Mapping[str, object], step: int | None) -> dict[str, Any]:

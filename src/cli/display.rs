@@ -136,7 +136,7 @@ async fn show(
     begun: Instant,
     stop: CancellationToken,
 ) {
-    let mut said: Option<(ControllerState, u32)> = None;
+    let mut said: Option<(ControllerState, Option<String>, u32)> = None;
     let mut said_at = Instant::now();
     loop {
         let now = view.borrow_and_update().clone();
@@ -144,10 +144,11 @@ async fn show(
         match &printer.bar {
             Some(bar) => bar.set_message(text),
             None => {
-                let changed = said != Some((now.state, now.attempt));
+                let news = Some((now.state, now.detail.clone(), now.attempt));
+                let changed = said != news;
                 if changed || (said_at.elapsed() >= PLAIN && now.last.step.is_some()) {
                     printer.say(&text);
-                    (said, said_at) = (Some((now.state, now.attempt)), Instant::now());
+                    (said, said_at) = (news, Instant::now());
                 }
             }
         }
@@ -159,7 +160,11 @@ async fn show(
 }
 
 fn line(view: &ControllerView, begun: Instant) -> String {
-    let mut parts = vec![view.state.as_str().to_lowercase().replace('_', " ")];
+    let state = view.state.as_str().to_lowercase().replace('_', " ");
+    let mut parts = vec![match &view.detail {
+        Some(detail) => format!("{state}: {}", plain(detail)),
+        None => state,
+    }];
     if view.attempt > 0 {
         parts.push(format!("attempt {}", view.attempt));
     }

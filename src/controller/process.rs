@@ -99,7 +99,7 @@ pub(super) fn spawn_agent(program: &Path, connection: UnixStream) -> io::Result<
 }
 
 /// Starts a worker that leads its own process group and dies with this thread. Returns its pid.
-/// The caller reaps it with [`reap`].
+/// The caller reaps it with [`reap`] and has called [`take_over_signals`].
 pub(super) fn spawn_worker(spec: &RankSpec, log: File) -> io::Result<u32> {
     let parent = getpid();
     let mut command = Command::new(&spec.program);
@@ -110,7 +110,7 @@ pub(super) fn spawn_worker(spec: &RankSpec, log: File) -> io::Result<u32> {
     command.envs(&spec.env);
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
     let in_the_child = move || {
-        default_signals();
+        unblock_signals();
         set_parent_process_death_signal(Some(Signal::KILL))?;
         // The parent may have died before the line above: then no signal will come.
         if getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
@@ -217,7 +217,8 @@ unsafe extern "C" {
 
 /// Blocks every signal of this thread and returns a descriptor that becomes readable when a child has ended.
 /// Blocked rather than ignored: an ignored signal stays ignored in the workers, and an ignored SIGCHLD, which the
-/// agent may have inherited, loses their exit codes. For a process with one thread.
+/// agent may have inherited, loses their exit codes. Every signal gets its default action, here once and not in each
+/// child, for a program expects to be started like that. For a process with one thread.
 pub(super) fn take_over_signals() -> io::Result<OwnedFd> {
     let all = SignalSet([u64::MAX; 16]);
     let mut child_only = SignalSet([0; 16]);
@@ -225,11 +226,15 @@ pub(super) fn take_over_signals() -> io::Result<OwnedFd> {
         *first = 1 << (Signal::CHILD.as_raw() - 1);
     }
     #[expect(unsafe_code, reason = "see the declarations")]
-    // SAFETY: both sets live through the calls, the old mask is not asked for, and the descriptor is new and ours.
+    // SAFETY: both sets live through the calls, the old mask is not asked for, and the descriptor is new and ours. A
+    // handler that is lost here is the runtime's for a stack overflow, which ends the process anyway. SIGKILL, SIGSTOP
+    // and what the C library keeps for itself answer with an error that means nothing.
     unsafe {
-        signal(Signal::CHILD.as_raw(), SIG_DFL);
         if sigprocmask(SIG_SETMASK, &raw const all, std::ptr::null_mut()) != 0 {
             return Err(io::Error::last_os_error());
+        }
+        for number in 1..=HIGHEST_SIGNAL {
+            signal(number, SIG_DFL);
         }
         match signalfd(-1, &raw const child_only, SFD_NONBLOCK_CLOEXEC) {
             -1 => Err(io::Error::last_os_error()),
@@ -238,16 +243,12 @@ pub(super) fn take_over_signals() -> io::Result<OwnedFd> {
     }
 }
 
-/// Default action for every signal and none blocked, as a program expects to be started.
-fn default_signals() {
+/// Blocks no signal, as a program expects to be started. In a child of one that has [`take_over_signals`].
+fn unblock_signals() {
     let none = SignalSet([0; 16]);
     #[expect(unsafe_code, reason = "see the declarations")]
-    // SAFETY: async-signal-safe calls; no handler of ours is lost, for exec follows. SIGKILL, SIGSTOP and what the C
-    // library keeps for itself answer with an error that means nothing here.
+    // SAFETY: an async-signal-safe call, and the set lives through it.
     unsafe {
-        for number in 1..=HIGHEST_SIGNAL {
-            signal(number, SIG_DFL);
-        }
         sigprocmask(SIG_SETMASK, &raw const none, std::ptr::null_mut());
     }
 }

@@ -121,13 +121,13 @@ struct PreemptionBody {
     reason: Option<String>,
 }
 
-async fn preemption(State(session): State<Arc<Session>>, body: Bytes) -> Result<StatusCode, Refused> {
+async fn preemption(State(session): State<Arc<Session>>, body: Bytes) -> Result<Json<Taken>, Refused> {
     let PreemptionBody { rank, reason } = parse(&body)?;
     if let Some(reason) = &reason {
         check_name("reason", reason).map_err(SessionError::from)?;
     }
     session.preempted(rank, reason.as_deref())?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(Json(Taken {}))
 }
 
 #[derive(Deserialize)]
@@ -137,11 +137,15 @@ struct FinishBody {
     value: serde_json::Value,
 }
 
-async fn finish(State(session): State<Arc<Session>>, body: Bytes) -> Result<StatusCode, Refused> {
+async fn finish(State(session): State<Arc<Session>>, body: Bytes) -> Result<Json<Taken>, Refused> {
     let FinishBody { rank, value } = parse(&body)?;
     session.finish(rank, value)?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(Json(Taken {}))
 }
+
+/// There is nothing to say.
+#[derive(Serialize)]
+struct Taken {}
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refused> {
     let json = &mut serde_json::Deserializer::from_slice(body);

@@ -40,7 +40,7 @@ async fn say(head: &Head, run: &RunId, token: &Secret, verb: RunVerb) -> Result<
 }
 
 /// The controller's state changed. Only transitions that the state machine has are taken.
-#[utoipa::path(post, path = "/api/train/runs/{run_id}/state", tag = "controller", params(("run_id" = RunId, Path)),
+#[utoipa::path(post, path = "/api/train/runs/{run_id}/state", tag = "controller", request_body = SetState, params(("run_id" = RunId, Path)),
     responses((status = 200, body = inline(Written)), AnyProblem, WriteProblem))]
 pub(super) async fn set_state(
     State(head): State<Head>,
@@ -73,7 +73,7 @@ pub(super) struct BegunAttempt {
 
 /// A worker group is being placed; the answer says how many workers it has, and where. The same attempt id again is the
 /// same attempt.
-#[utoipa::path(post, path = "/api/train/runs/{run_id}/attempts", tag = "controller", params(("run_id" = RunId, Path)),
+#[utoipa::path(post, path = "/api/train/runs/{run_id}/attempts", tag = "controller", request_body = BeginAttempt, params(("run_id" = RunId, Path)),
     responses((status = 201, body = inline(AttemptBegun)), AnyProblem, WriteProblem))]
 pub(super) async fn begin_attempt(
     State(head): State<Head>,
@@ -88,7 +88,7 @@ pub(super) async fn begin_attempt(
 }
 
 /// The workers of an attempt run.
-#[utoipa::path(post, path = "/api/train/runs/{run_id}/attempts/{attempt_id}/running", tag = "controller",
+#[utoipa::path(post, path = "/api/train/runs/{run_id}/attempts/{attempt_id}/running", tag = "controller", request_body = AttemptRunning,
     params(("run_id" = RunId, Path), ("attempt_id" = AttemptId, Path)),
     responses((status = 200, body = inline(Written)), AnyProblem, WriteProblem))]
 pub(super) async fn run_attempt(
@@ -101,7 +101,7 @@ pub(super) async fn run_attempt(
 }
 
 /// Single workers changed.
-#[utoipa::path(post, path = "/api/train/runs/{run_id}/attempts/{attempt_id}/workers", tag = "controller",
+#[utoipa::path(post, path = "/api/train/runs/{run_id}/attempts/{attempt_id}/workers", tag = "controller", request_body = WorkerChanges,
     params(("run_id" = RunId, Path), ("attempt_id" = AttemptId, Path)),
     responses((status = 200, body = inline(Written)), AnyProblem, WriteProblem))]
 pub(super) async fn change_workers(
@@ -114,7 +114,7 @@ pub(super) async fn change_workers(
 }
 
 /// An attempt ended. The same end again changes nothing.
-#[utoipa::path(post, path = "/api/train/runs/{run_id}/attempts/{attempt_id}/end", tag = "controller",
+#[utoipa::path(post, path = "/api/train/runs/{run_id}/attempts/{attempt_id}/end", tag = "controller", request_body = EndAttempt,
     params(("run_id" = RunId, Path), ("attempt_id" = AttemptId, Path)),
     responses((status = 200, body = inline(Written)), AnyProblem, WriteProblem))]
 pub(super) async fn end_attempt(
@@ -127,7 +127,7 @@ pub(super) async fn end_attempt(
 }
 
 /// The run ended. The same status again changes nothing; another one is refused.
-#[utoipa::path(post, path = "/api/train/runs/{run_id}/end", tag = "controller", params(("run_id" = RunId, Path)),
+#[utoipa::path(post, path = "/api/train/runs/{run_id}/end", tag = "controller", request_body = EndRun, params(("run_id" = RunId, Path)),
     responses((status = 200, body = inline(Written)), AnyProblem, WriteProblem))]
 pub(super) async fn end_run(
     State(head): State<Head>,
@@ -149,7 +149,7 @@ pub(super) struct Reported {
 
 /// Stores metrics: all of the batch or, if a value is not a number, nothing of it. Renews the lease. A batch number that
 /// was stored before is acknowledged and stores nothing.
-#[utoipa::path(post, path = "/api/train/runs/{run_id}/reports", tag = "controller", params(("run_id" = RunId, Path)),
+#[utoipa::path(post, path = "/api/train/runs/{run_id}/reports", tag = "controller", request_body = ReportBatch, params(("run_id" = RunId, Path)),
     responses((status = 200, body = inline(Reported)), AnyProblem, WriteProblem))]
 pub(super) async fn report_metrics(
     State(head): State<Head>,
@@ -172,7 +172,7 @@ pub(super) struct HeartbeatAnswers {
 }
 
 /// Controllers say that they live, for one run or for many. The answer says for each whether it shall stop.
-#[utoipa::path(post, path = "/api/train/heartbeats", tag = "controller",
+#[utoipa::path(post, path = "/api/train/heartbeats", tag = "controller", request_body = Heartbeats,
     responses((status = 200, body = inline(HeartbeatAnswers)), AnyProblem, WriteProblem))]
 pub(super) async fn send_heartbeats(
     State(head): State<Head>,

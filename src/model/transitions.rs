@@ -139,7 +139,7 @@ impl RunRecord {
             actor_id: body.controller.actor_id,
             epoch: old.epoch + 1,
             token,
-            stale_tokens: [old.stale_tokens.clone(), vec![old.token.clone()]].concat(),
+            stale_tokens: [old.stale_tokens.clone(), vec![old.token]].concat(),
             status: ActorStatus::Alive,
             lease_ttl,
             last_contact: now,

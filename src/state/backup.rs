@@ -3,7 +3,7 @@
 
 use std::{
     fs::{DirBuilder, File},
-    io::{self, Read},
+    io::{self, Read, Seek, SeekFrom},
     os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
 };
@@ -12,7 +12,10 @@ use rustix::fs::{Mode, OFlags};
 use tokio_util::sync::CancellationToken;
 
 use super::{DataDir, StateError, blocking::blocking, files::size};
-use crate::store::{StoreError, backup};
+use crate::{
+    base::sparse::{next_data, next_hole},
+    store::{StoreError, backup},
+};
 
 /// So much of a file is copied before anybody looks whether to stop.
 const PIECE: u64 = 64 * 1024 * 1024;
@@ -251,22 +254,28 @@ impl Copying {
         let source: File = source.map_err(at(from))?.into();
         let meta = source.metadata().map_err(at(from))?;
         let target = File::create_new(to).map_err(at(to))?;
-        let mut left = meta.len();
-        while left > 0 {
+        let (size, mut next) = (meta.len(), 0);
+        // What is missing in the middle of a long log is missing in its copy too.
+        while let Some(data) = next_data(&source, next).map_err(at(from))?.filter(|data| *data < size) {
             if self.stop.is_cancelled() {
                 return Err(BackupError::Stopped);
             }
-            let mut piece = (&source).take(left.min(PIECE));
+            let end = next_hole(&source, data).map_err(at(from))?.min(size).min(data.saturating_add(PIECE));
+            (&source).seek(SeekFrom::Start(data)).map_err(at(from))?;
+            (&target).seek(SeekFrom::Start(data)).map_err(at(to))?;
+            let mut piece = (&source).take(end.saturating_sub(data));
             let copied = io::copy(&mut piece, &mut &target).map_err(at(to))?;
-            if copied == 0 {
-                // It became shorter.
+            if copied == 0 && end > data {
+                // It became shorter. Else it was made a hole just now.
                 break;
             }
-            left = left.saturating_sub(copied);
+            next = data + copied;
             self.bytes += copied;
             let Self { stage, all_bytes, bytes, .. } = self;
             stage(BackupStage::Files { done_bytes: *bytes, all_bytes: *all_bytes });
         }
+        // A hole at the end, and none to write into.
+        target.set_len(size.max(next)).map_err(at(to))?;
         self.files += 1;
         target.set_permissions(meta.permissions()).map_err(at(to))?;
         meta.modified().and_then(|time| target.set_modified(time)).map_err(at(to))
@@ -342,5 +351,29 @@ mod tests {
         std::fs::remove_dir_all(&to).unwrap();
         std::fs::create_dir(&to).unwrap();
         assert!(matches!(copy.tree(&from, &to), Err(BackupError::Stopped)));
+    }
+
+    #[test]
+    fn a_log_whose_middle_was_left_out_is_copied_without_it() {
+        let temp = tempfile::tempdir().unwrap();
+        let (from, to) = (temp.path().join("from"), temp.path().join("to"));
+        let (size, end) = (1 << 40, "the end\n");
+        std::fs::write(&from, "the beginning\n".repeat(10_000)).unwrap();
+        let mut log = File::options().write(true).open(&from).unwrap();
+        log.seek(SeekFrom::Start(size)).unwrap();
+        io::Write::write_all(&mut log, end.as_bytes()).unwrap();
+        if next_hole(&log, 0).unwrap() > size {
+            return eprintln!("skipped: the file system of the temporary directory has no holes");
+        }
+        let (stop, stage) = (CancellationToken::new(), Box::new(ignore));
+        let mut copy = Copying { stop, stage, all_bytes: 0, files: 0, bytes: 0 };
+        copy.file(&from, &to).unwrap();
+        assert_eq!(to.metadata().unwrap().len(), size + 8);
+        assert!(copy.bytes < 1 << 20 && to.metadata().unwrap().blocks() < 4096, "{}", copy.bytes);
+        let mut last = String::new();
+        let mut copied = File::open(&to).unwrap();
+        copied.seek(SeekFrom::Start(size)).unwrap();
+        copied.read_to_string(&mut last).unwrap();
+        assert_eq!(last, end);
     }
 }

@@ -86,15 +86,29 @@ impl Heirs {
         ends.collect()
     }
 
-    /// Children that the dead process had and that came home to us, dead or alive: we will reap them.
-    fn children_of(&self, parent: u32) -> impl Iterator<Item = u32> {
+    /// Children that the dead process had and that came home to us, dead or alive: we will reap them. Of a child that is
+    /// gone, which a dying parent may still have reaped, the children in turn.
+    fn children_of(&self, parent: u32) -> BTreeSet<u32> {
         let this = std::process::id();
-        let is_ours = move |child: &&Process| {
-            child.parent == parent
-                && Process::read(child.pid)
-                    .is_some_and(|now| now.start_time_ticks == child.start_time_ticks && now.parent == this)
-        };
-        self.seen.iter().filter(is_ours).map(|child| child.pid)
+        let mut awaited = BTreeSet::new();
+        let mut parents = vec![parent];
+        let mut next = 0;
+        while let Some(parent) = parents.get(next).copied() {
+            next += 1;
+            for child in self.seen.iter().filter(|child| child.parent == parent) {
+                let now =
+                    Process::read(child.pid).filter(|now| now.start_time_ticks == child.start_time_ticks);
+                match now {
+                    Some(now) if now.parent == this => {
+                        awaited.insert(child.pid);
+                    }
+                    None if !parents.contains(&child.pid) => parents.push(child.pid),
+                    // It came home to somebody else, who is told of its end.
+                    Some(_) | None => {}
+                }
+            }
+        }
+        awaited
     }
 }
 
@@ -151,13 +165,19 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_process_that_is_gone() {
-        let mut child = sleeping();
-        let mut heirs = Heirs::of(&[1], &[seen(&child, 1)], TERM);
+    fn nobody_waits_for_a_process_that_is_gone_but_for_its_children() {
+        let (mut child, mut grandchild) = (sleeping(), sleeping());
+        let gone = seen(&child, 1);
+        let orphan = Process { parent: gone.pid, ..seen(&grandchild, 1) };
         child.kill().unwrap();
         child.wait().unwrap();
         let exit = killed(1, TERM);
-        let end = heirs.ended(exit, Ended::Leader, Force::NotUsed);
+        let end = Heirs::of(&[1], &[gone], TERM).ended(exit, Ended::Leader, Force::NotUsed);
         assert_eq!(end, Some(RankEnd { leader: 1, exit }));
+        let mut heirs = Heirs::of(&[1], &[gone, orphan], TERM);
+        assert_eq!(heirs.ended(exit, Ended::Leader, Force::NotUsed), None);
+        assert_eq!(heirs.give_up(), [RankEnd { leader: 1, exit }]);
+        grandchild.kill().unwrap();
+        grandchild.wait().unwrap();
     }
 }
