@@ -102,6 +102,8 @@ signal.signal(signal.SIGTERM, lambda *_: (leave(f"signalled.{{rank}}", ""), os._
 if attempt > 0:
     sys.exit(0)
 ask("GET", f"/context?rank={{rank}}&heeds_notices=true")
+leave(f"heeds.{{rank}}", "")
+while not os.path.exists(f"heeds.{{1 - rank}}"): time.sleep(0.01)
 step = 0
 while True:
     notice = report(step)["preemption"]

@@ -55,10 +55,8 @@ fn waiting(place: &Place) -> String {
     place.file("waiting.sh", &text)
 }
 
-#[test]
-fn a_run_whose_controller_was_killed_goes_on() {
-    let place = Place::new();
-    let script = waiting(&place);
+fn killed_and_resumed(place: &Place) {
+    let script = waiting(place);
     let mut run = place.start(&["--workers", "2", "--name", "k", "--", "sh", &script]);
     place.await_files(&["there.0"]);
     let workers = wait_for("the workers", || Some(pids(&place.show("k"))).filter(|pids| pids.len() == 2));
@@ -77,13 +75,25 @@ fn a_run_whose_controller_was_killed_goes_on() {
 }
 
 #[test]
+fn a_run_whose_controller_and_head_were_killed_goes_on() {
+    killed_and_resumed(&Place::new());
+}
+
+#[test]
+fn a_run_whose_controller_was_killed_under_a_head_that_lives_goes_on() {
+    let place = Place::new();
+    let _head = place.serve(&[]);
+    killed_and_resumed(&place);
+}
+
+#[test]
 fn a_run_that_was_stopped_goes_on_and_one_that_lives_is_left_alone() {
     let place = Place::new();
     let script = waiting(&place);
     let _head = place.serve(&[]);
     let run = place.start(&["--name", "s", "--", "sh", &script]);
     place.await_files(&["there.0"]);
-    refused(&place, &["--resume", "s"], "s");
+    refused(&place, &["--resume", "s"], "s has not ended; stop it first (trainhead abort s)");
     assert!(!place.path("there.1").exists());
     send(run.id(), Signal::INT);
     assert_eq!(run.end().0, 130);
