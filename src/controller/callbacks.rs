@@ -261,13 +261,8 @@ impl Callbacks {
         }
         let (calls, mut waiting) = mpsc::channel::<Call>(WAITING);
         let (stop, failed) = (tasks.stopping(), tell.clone());
-        drop(tasks.spawn(async move {
-            loop {
-                let call = tokio::select! {
-                    call = waiting.recv() => call,
-                    () = stop.cancelled() => None,
-                };
-                let Some(call) = call else { return };
+        let calling = async move {
+            while let Some(call) = waiting.recv().await {
                 let said = match call {
                     Call::Hook(hook, done) => {
                         let said = call_all(&hook, &all, &run).await;
@@ -286,6 +281,13 @@ impl Callbacks {
                     // One failure is enough to decide on; the controller has not taken the last one yet.
                     let _ = failed.try_send(message);
                 }
+            }
+        };
+        drop(tasks.spawn(async move {
+            tokio::select! {
+                () = calling => {}
+                // One that is too slow to hear of the end is left in the middle of it.
+                () = stop.cancelled() => {}
             }
         }));
         Self { calls: Some(calls), failures, tell }

@@ -33,10 +33,6 @@ impl<G: WorkerGroup> TrainController<G> {
                 Effect::Announce(attempt, placed) => {
                     self.waits.gate = self.callbacks.gate(Hook::BeforeGroupStart(attempt, placed));
                 }
-                Effect::Entered { from, to, detail } => {
-                    info!(run.id = %self.run_id, "the controller goes from {from} to {to}");
-                    self.callbacks.call(Hook::StateUpdate(from, to, detail));
-                }
                 Effect::Say(verb) => self.outbox.say(verb),
                 Effect::Ask(begin) => {
                     self.waits.begin = Some(begin);
@@ -51,6 +47,10 @@ impl<G: WorkerGroup> TrainController<G> {
                     self.waits.begin = None;
                 }
                 Effect::Demand(demand) => self.outbox.set_demand(demand),
+                Effect::Entered(from, to, detail) => {
+                    info!(run.id = %self.run_id, "the controller goes from {from} to {to}");
+                    self.callbacks.call(Hook::StateUpdate(from, to, detail));
+                }
                 Effect::Failed(failure) => self.callbacks.call(Hook::Failure(failure)),
                 Effect::Resizing(from, to) => self.callbacks.call(Hook::Resize(from, to)),
                 Effect::Drain(why) => self.drain(why),

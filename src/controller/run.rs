@@ -253,8 +253,7 @@ impl<G: WorkerGroup> TrainController<G> {
 
     pub(super) fn step(&mut self, input: Input) {
         debug!("the controller has {input:?}");
-        let effects = self.machine.on(input, self.options.clock.now());
-        self.effects.extend(effects);
+        self.effects.extend(self.machine.on(input, self.options.clock.now()));
         self.perform();
     }
 

@@ -64,15 +64,11 @@ pub(crate) enum Effect {
     Withdraw,
     /// Let the head know what the run would like to have, and hear how much of it there is.
     Demand(Option<Demand>),
-    /// The state changed.
-    Entered {
-        from: ControllerState,
-        to: ControllerState,
-        detail: Option<String>,
-    },
     /// Let callbacks hear of a group before it is started, with what is reserved for it.
     Announce(u32, Vec<Bundle>),
-    /// Something failed, or a size is going to change: for callbacks.
+    /// The state changed from one to another, with a sentence about it: for callbacks and the log.
+    Entered(ControllerState, ControllerState, Option<String>),
+    /// Something failed, or a size is going to change: for callbacks, before the state changes for it.
     Failed(Box<FirstFailure>),
     Resizing(u32, u32),
     /// Start a group for this attempt.

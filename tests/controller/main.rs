@@ -13,4 +13,6 @@ mod agent_ends;
 mod callbacks;
 mod closures;
 mod outage;
+#[path = "../small_memory/mod.rs"]
+mod small_memory;
 mod stage;

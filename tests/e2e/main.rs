@@ -8,9 +8,18 @@
 )]
 
 mod harness;
+mod receiver;
+#[path = "../small_memory/mod.rs"]
+mod small_memory;
 
 mod crashes;
+mod failing;
+mod grace;
 mod main_job;
+mod notes;
 mod operating;
+mod preemption;
+mod resuming;
 mod stopping;
+mod torchrun;
 mod webhooks;
