@@ -8,8 +8,13 @@
 )]
 
 mod harness;
+mod procfs;
 
+mod big_logs;
 mod crashes;
+mod elastic;
+mod faults;
+mod leftovers;
 mod main_job;
 mod operating;
 mod stopping;
