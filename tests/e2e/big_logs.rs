@@ -6,7 +6,7 @@ use std::{
     net::TcpStream,
     os::unix::fs::MetadataExt,
     path::PathBuf,
-    process::{Child, Stdio},
+    process::Child,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::{Duration, Instant},
 };
@@ -220,8 +220,7 @@ fn a_log_without_lines_and_one_that_is_no_text_disturb_nobody_and_can_be_read() 
             api(rank, "?tail=3").read_to_end(&mut end).unwrap();
             assert!(!end.is_empty() && end.len() <= 3 * (8 << 10), "{}", end.len());
             assert!(end == tail_of(&loud.log(rank), end.len()));
-            let output =
-                loud.place.output(&["logs", "loud", "--rank", &rank.to_string(), "--tail", "3"]);
+            let output = loud.place.output(&["logs", "loud", "--rank", &rank.to_string(), "--tail", "3"]);
             assert!(output.stdout == end);
         }
         loud.go();

@@ -50,7 +50,18 @@ impl Stage {
     fn blocker(&self, name: &str, workers: &str) -> Guard {
         let go = self.place.path(name).display().to_string();
         let script = format!("while [ ! -e {go} ]; do sleep 0.02; done");
-        self.start(&["--name", name, "--workers", workers, "--cpus-per-worker", "1", "--", "sh", "-c", &script])
+        self.start(&[
+            "--name",
+            name,
+            "--workers",
+            workers,
+            "--cpus-per-worker",
+            "1",
+            "--",
+            "sh",
+            "-c",
+            &script,
+        ])
     }
 
     fn start(&self, args: &[&str]) -> Guard {
@@ -116,7 +127,9 @@ fn an_elastic_run_takes_the_room_that_others_leave_and_makes_room_for_them() {
         // The checkpoint is ahead of where the attempt began, so that the next one has something to go on from.
         let at = stage.place.data().join("runs").join(run["id"].as_str().unwrap()).join("step");
         let from = beginnings(&began)[attempts - 1][2];
-        wait_for("steps", || fs::read_to_string(&at).ok()?.parse::<u64>().ok().filter(|step| *step > from + 20));
+        wait_for("steps", || {
+            fs::read_to_string(&at).ok()?.parse::<u64>().ok().filter(|step| *step > from + 20)
+        });
         assert_eq!(sizes(&run), [1, 3, 1, 3][..attempts], "{run}");
     };
 
@@ -124,7 +137,17 @@ fn an_elastic_run_takes_the_room_that_others_leave_and_makes_room_for_them() {
     stage.await_phase("first", "RUNNING");
     let (began_at, done_at) = (began.display().to_string(), done.display().to_string());
     let mut elastic = stage.start(&[
-        "--name", "elastic", "--workers", "1:3", "--env", python, "--", "python3", &script, &began_at, &done_at,
+        "--name",
+        "elastic",
+        "--workers",
+        "1:3",
+        "--env",
+        python,
+        "--",
+        "python3",
+        &script,
+        &began_at,
+        &done_at,
     ]);
     trains(1);
     stage.end_blocker("first", first);

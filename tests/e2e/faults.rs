@@ -60,15 +60,18 @@ impl Sequence {
         let mark = format!("th-faults-{seed}-{}.", std::process::id());
         let at = [Where::Embedded, Where::Serving, Where::Named][rng.usize(..3)];
         let head = (at != Where::Embedded).then(|| place.serve_logging(&[], Stdio::null()));
-        let mut args = vec!["run", "--port", "0", "--name", "r", "--grace-period", "1", "--max-failures", "2"];
+        let mut args =
+            vec!["run", "--port", "0", "--name", "r", "--grace-period", "1", "--max-failures", "2"];
         let workers = rng.u32(1..=3).to_string();
         args.extend(["--workers", &workers]);
         if let (Where::Named, Some(head)) = (at, &head) {
             args.extend(["--head", &head.url]);
         }
         // With a daemon, and an end of its own after a while.
-        let script =
-            format!("(setsid sleep 30 &); i=0; while [ $i -lt {} ]; do sleep 0.1; i=$((i+1)); done", rng.u32(3..20));
+        let script = format!(
+            "(setsid sleep 30 &); i=0; while [ $i -lt {} ]; do sleep 0.1; i=$((i+1)); done",
+            rng.u32(3..20)
+        );
         args.extend(["--", "sh", "-c", &script]);
         let run = place
             .command(&args)
@@ -233,7 +236,8 @@ fn consistent(run: &Value, controller_killed: bool) -> Result<(), String> {
 #[test]
 fn whatever_is_killed_a_run_comes_to_an_end_that_makes_sense_and_leaves_nothing() {
     let count: u64 = std::env::var("FAULTS").map_or(40, |n| n.parse().unwrap());
-    let first = std::env::var("FAULTS_SEED").map_or_else(|_| Rng::new().u64(..1 << 40), |n| n.parse().unwrap());
+    let first =
+        std::env::var("FAULTS_SEED").map_or_else(|_| Rng::new().u64(..1 << 40), |n| n.parse().unwrap());
     eprintln!("seeds {first} to {}", first + count - 1);
     let next = AtomicU64::new(first);
     std::thread::scope(|scope| {

@@ -49,9 +49,16 @@ fn what_forks_twice_and_ignores_the_stop_signal_outlives_neither_a_stop_nor_its_
     for how in ["stopped", "killed"] {
         let mark = mark(how);
         let there = place.path(how);
-        let args = ["run", "--workers", "2", "--grace-period", "0.3", "--name", how, "--", "python3", &script];
-        let mut run =
-            place.command(&args).arg(&there).env(MARK, &mark).stdout(Stdio::null()).spawn().map(Guard).unwrap();
+        let args =
+            ["run", "--workers", "2", "--grace-period", "0.3", "--name", how, "--", "python3", &script];
+        let mut run = place
+            .command(&args)
+            .arg(&there)
+            .env(MARK, &mark)
+            .stdout(Stdio::null())
+            .spawn()
+            .map(Guard)
+            .unwrap();
         for who in ["worker.0", "worker.1", "daemon.0", "daemon.1"] {
             wait_for(who, || exists(&place.path(&format!("{how}.{who}"))));
         }
