@@ -58,6 +58,7 @@ impl<G: WorkerGroup> TrainController<G> {
             id: Some(run_id.clone()),
             name: Some(name.clone()),
             experiment: options.experiment.clone(),
+            job_id: options.job_id.clone(),
             settings: options.settings.clone(),
             tags: options.tags.clone(),
             start_time_ms: Some(options.clock.now()),

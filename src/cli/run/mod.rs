@@ -83,6 +83,8 @@ pub(super) async fn run(global: &Global, args: &Run) -> anyhow::Result<ExitCode>
     let options = ControllerOptions {
         name,
         experiment: args.experiment.clone(),
+        // What it is called where it was queued, so that both can be found by either name.
+        job_id: std::env::var("SLURM_JOB_ID").ok().filter(|job| !job.is_empty()),
         tags: args.tag.iter().map(|pair| (pair.0.clone(), pair.1.clone())).collect::<BTreeMap<_, _>>(),
         settings: settings.record(),
         scaling: settings.scaling(),
@@ -115,7 +117,7 @@ pub(super) async fn run(global: &Global, args: &Run) -> anyhow::Result<ExitCode>
     tell(global, args, &result)?;
     if !result.delivered {
         say(&format!(
-            "trainhead: the head could not be reached, so that this run is not recorded to its end; its logs are in {}",
+            "trainhead: this run is not recorded to its end, since the head did not answer or did not take it; its logs are in {}",
             result.storage_path.display()
         ));
     }
