@@ -44,6 +44,7 @@ class Side:
         self.command = command
 
     def start(self, workers: int, out: Path, program: list[str]) -> subprocess.Popen[bytes]:
+        """Start so many workers that write below `out`."""
         environment = dict(os.environ, OUT=str(out))
         return subprocess.Popen(
             self.command(workers, out) + program,
@@ -56,8 +57,11 @@ class Side:
 
 
 def main() -> None:
+    """Measure what was asked for."""
     root = Path(__file__).resolve().parent.parent
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=64)
     parser.add_argument("--trainhead", default=str(root / "target/release/trainhead"))
@@ -89,6 +93,8 @@ def head(trainhead: str, place: Path) -> Iterator[str]:
 
 
 def the_sides(trainhead: str, torchrun: str | None, url: str) -> list[Side]:
+    """Return the ways to start workers, the barest first."""
+
     def bare(workers: int, _out: Path) -> list[str]:
         # A program that does nothing but fork, exec and wait.
         fork = (
@@ -109,7 +115,11 @@ def the_sides(trainhead: str, torchrun: str | None, url: str) -> list[Side]:
         data = ["--port", "0", "--data-dir", str(out / "data")]
         return [trainhead, "run", "-q", *data, "--tail", "none", "--workers", str(workers), "--"]
 
-    sides = [Side("fork and exec", bare), Side("with a head", with_head), Side("its own head", alone)]
+    sides = [
+        Side("fork and exec", bare),
+        Side("with a head", with_head),
+        Side("its own head", alone),
+    ]
     if torchrun is not None:
 
         def by_torch(workers: int, _out: Path) -> list[str]:
@@ -121,8 +131,16 @@ def the_sides(trainhead: str, torchrun: str | None, url: str) -> list[Side]:
     return sides
 
 
+def worker(out: Path) -> list[str]:
+    """Return the program of a worker."""
+    # A file: torchrun takes $$ in arguments for a $.
+    script = out / "worker.sh"
+    script.write_text(WORKER)
+    return ["sh", str(script)]
+
+
 def starts(sides: list[Side], rounds: int) -> None:
-    """From the start of the launcher to the worker's first instruction, and to the launcher's end."""
+    """From the launcher's start to the worker's first instruction, and to the launcher's end."""
     first: Figures = {}
     whole: Figures = {}
     for side, out in windows(sides, rounds):
@@ -141,7 +159,7 @@ def groups(sides: list[Side], rounds: int, workers: int, url: str) -> None:
     placed: Figures = {}
     for side, out in windows(sides, rounds):
         began_ns = time.time_ns()
-        process = side.start(workers, out, ["sh", "-c", WORKER])
+        process = side.start(workers, out, worker(out))
         with ended(process):
             wait_for(lambda out=out: len(list(out.glob("start.*"))) == workers)
             last_ns = max(read_ns(path) for path in out.glob("start.*"))
@@ -151,7 +169,7 @@ def groups(sides: list[Side], rounds: int, workers: int, url: str) -> None:
                 pending, running = (events[state] for state in ("PENDING", "RUNNING"))
                 placed.setdefault(side.name, []).append(running - pending)
     show(f"{workers} workers: until the last one runs, ms", all_run)
-    show(f"{workers} workers: attempt PENDING to RUNNING in the record, ms", placed)
+    show(f"{workers} workers: the attempt from PENDING to RUNNING in the record, ms", placed)
 
 
 def crashes(sides: list[Side], rounds: int, workers: int, url: str) -> None:
@@ -159,7 +177,7 @@ def crashes(sides: list[Side], rounds: int, workers: int, url: str) -> None:
     asked: Figures = {}
     recorded: Figures = {}
     for side, out in windows(sides, rounds):
-        process = side.start(workers, out, ["sh", "-c", WORKER])
+        process = side.start(workers, out, worker(out))
         with ended(process):
             wait_for(lambda out=out: len(list(out.glob("pid.*"))) == workers)
             victim = int((out / f"pid.{workers // 2}").read_text())
@@ -177,6 +195,7 @@ def crashes(sides: list[Side], rounds: int, workers: int, url: str) -> None:
 
 
 def windows(sides: list[Side], rounds: int) -> Iterator[tuple[Side, Path]]:
+    """Yield each side and a directory for it, another side first in each round."""
     for number in range(rounds):
         for side in sides[number % len(sides) :] + sides[: number % len(sides)]:
             with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as out:
@@ -199,6 +218,7 @@ def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def newest_run(url: str) -> dict[str, object]:
+    """Return the run that the head took last."""
     with urllib.request.urlopen(f"{url}/api/train/runs?page_size=1") as answer:
         run_id = json.load(answer)["train_runs"][0]["id"]
     with urllib.request.urlopen(f"{url}/api/train/runs/{run_id}") as answer:
@@ -206,6 +226,7 @@ def newest_run(url: str) -> dict[str, object]:
 
 
 def attempt_events(url: str) -> dict[str, int]:
+    """Return when the newest run's attempt came to each status, UNIX ms."""
     run_id = newest_run(url)["id"]
 
     def read() -> dict[str, int]:
@@ -218,10 +239,12 @@ def attempt_events(url: str) -> dict[str, int]:
 
 
 def read_ns(path: Path) -> int:
+    """Return the time that a worker wrote."""
     return int(path.read_text())
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait until `condition` holds."""
     deadline = time.monotonic() + DEADLINE_S
     while not condition():
         if time.monotonic() > deadline:
@@ -230,6 +253,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def show(title: str, figures: Figures) -> None:
+    """Print the figures of each side, as ratios to the first one."""
     print(f"\n{title}")
     if not figures:
         return
@@ -237,7 +261,9 @@ def show(title: str, figures: Figures) -> None:
     for name, values in figures.items():
         median = statistics.median(values)
         ratio = f"  {median / base:6.2f} x" if len(figures) > 1 else ""
-        print(f"  {name:<14} {median:9.1f} ({min(values):.1f} - {max(values):.1f}){ratio}", flush=True)
+        print(
+            f"  {name:<14} {median:9.1f} ({min(values):.1f} - {max(values):.1f}){ratio}", flush=True
+        )
 
 
 if __name__ == "__main__":

@@ -177,3 +177,25 @@ fn a_worker_may_leave_by_itself_when_told_to_stop() {
     let shown = place.show("stop");
     assert_eq!(shown["workers"][0]["exit"]["code"], 0, "it left by Stop: {shown}");
 }
+
+#[test]
+fn the_signals_that_schedulers_send_for_programs_are_passed_on() {
+    let place = Place::new();
+    let there = place.path("there");
+    let script = place.file("t.sh", &format!(
+        "trap 'touch {0}.usr1.$RANK' USR1\ntrap 'touch {0}.usr2.$RANK; exit 0' USR2\ntouch {0}.$RANK\nwhile :; do sleep 0.05; done\n", there.display()));
+    let mut run = place
+        .command(&["run", "--port", "0", "--workers", "2", "--", "sh", &script])
+        .spawn()
+        .map(Guard)
+        .unwrap();
+    let both = |what: &str| {
+        let of = |rank: u32| exists(&place.path(&format!("there{what}.{rank}")));
+        wait_for(what, || of(0).and(of(1)));
+    };
+    both("");
+    send(run.id(), Signal::USR1);
+    both(".usr1");
+    send(run.id(), Signal::USR2);
+    assert_eq!(run.wait().unwrap().code(), Some(0), "the workers ended by themselves");
+}
