@@ -65,6 +65,38 @@ fn preemptions_restart_freely_and_leave_the_budget_of_failures_alone() {
 }
 
 #[test]
+fn our_own_stop_signal_is_no_notice_whoever_takes_it_for_one() {
+    let place = Place::new();
+    let script = place.python(
+        "t.py",
+        &format!(
+            "import os, signal, sys, time
+os.chdir('{}')
+from session import ask, rank
+def told(*_):
+    ask('POST', '/preemption', {{'rank': rank, 'reason': 'SIGTERM'}})
+    open('said', 'w')
+    time.sleep(0.2)
+    sys.exit(1)
+signal.signal(signal.SIGTERM, told)
+if rank == 0: open('there', 'w')
+while rank == 1:
+    time.sleep(0.01)
+    if os.path.exists('there'): sys.exit(3)
+while True: time.sleep(0.05)
+",
+            place.root()
+        ),
+    );
+    let run = place.start(&["--workers", "2", "--name", "own", "--", "python3", &script]);
+    assert_eq!(run.end().0, 3);
+    assert!(place.path("said").exists());
+    let shown = place.show("own");
+    assert_eq!(of_attempts(&shown, "end_reason"), ["worker_failed"]);
+    assert_eq!(shown["first_failure"]["rank"], 1);
+}
+
+#[test]
 fn a_scheduler_that_signals_every_process_preempts_too() {
     let place = Place::new();
     let script = saving(&place, "[ $TRAINHEAD_ATTEMPT -ge 1 ] && exit 0; [ $RANK = 0 ] || trap - TERM");
