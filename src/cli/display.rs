@@ -2,18 +2,17 @@
 
 use std::{
     collections::BTreeSet,
-    io::{IsTerminal, Write},
     path::PathBuf,
     time::{Duration, Instant},
 };
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     options::{Global, Run, TailWhich},
     output::{duration, number, plain},
+    terminal::{LogsTo, Shows, Terminal},
 };
 use crate::{
     base::{RunId, Tasks, tail::Tail},
@@ -27,63 +26,48 @@ const PLAIN: Duration = Duration::from_secs(10);
 
 /// Shows a run.
 pub(super) struct Display {
-    printer: Printer,
-}
-
-/// Writes lines around the live line. Clones share it.
-#[derive(Clone)]
-struct Printer {
-    bar: Option<ProgressBar>,
-    quiet: bool,
-    /// Logs go to stdout, unless that is kept for JSON.
-    logs_to_stderr: bool,
+    terminal: Terminal,
+    shows: Shows,
 }
 
 impl Display {
     /// Begins to show a run until the tasks are stopped.
-    pub(super) fn start<G: WorkerGroup>(
+    ///
+    /// # Errors
+    /// When there can be no thread for it.
+    pub(super) async fn start<G: WorkerGroup>(
         global: &Global,
         args: &Run,
         controller: &TrainController<G>,
         url: &str,
         data_dir: &DataDir,
         tasks: &Tasks,
-    ) -> Self {
-        let live = !global.quiet && !global.json && std::io::stderr().is_terminal();
-        let bar = live.then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-            if let Ok(style) = ProgressStyle::with_template("{spinner:.cyan} {wide_msg}") {
-                bar.set_style(style.tick_chars("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏ "));
-            }
-            bar.enable_steady_tick(Duration::from_millis(120));
-            bar
-        });
-        let printer = Printer { bar, quiet: global.quiet, logs_to_stderr: global.json };
+    ) -> std::io::Result<Self> {
+        let shows = if global.quiet { Shows::Errors } else { Shows::All };
+        let logs_to = if global.json { LogsTo::Stderr } else { LogsTo::Stdout };
+        let terminal = Terminal::open(shows, logs_to)?;
         let run = controller.run_id();
-        if !global.quiet && global.head.is_none() {
-            eprintln!("TrainHead is at {url}");
+        if global.head.is_none() {
+            terminal.say(format!("TrainHead is at {url}")).await;
         }
-        printer.say(&format!("run {} · {url}/runs/{run}", controller.run_name()));
+        terminal.say(format!("trainhead: run {} · {url}/runs/{run}", controller.run_name())).await;
         let begun = Instant::now();
         let view = controller.handle().view();
-        drop(tasks.spawn(show(view.clone(), printer.clone(), begun, tasks.stopping())));
+        drop(tasks.spawn(show(view.clone(), terminal.clone(), begun, tasks.stopping())));
         if args.tail != TailWhich::None {
             let logs = Logs {
-                printer: printer.clone(),
+                terminal: terminal.clone(),
                 data_dir: data_dir.clone(),
                 run: run.clone(),
                 which: args.tail,
             };
             drop(tasks.spawn(logs.follow(view, tasks.clone())));
         }
-        Self { printer }
+        Ok(Self { terminal, shows })
     }
 
     /// Says how the run went.
-    pub(super) fn finish(self, result: &TrainResult) {
-        if let Some(bar) = &self.printer.bar {
-            bar.finish_and_clear();
-        }
+    pub(super) async fn finish(self, result: &TrainResult) {
         let metrics: String =
             result.last_metrics.iter().map(|(key, value)| format!(" · {key} {}", number(value.0))).collect();
         let attempts = if result.num_attempts > 1 {
@@ -93,46 +77,16 @@ impl Display {
         };
         let detail = result.status_detail.as_ref().map(|d| format!(": {}", plain(d))).unwrap_or_default();
         let took = duration(result.took);
-        let text = format!("{} after {took}{attempts}{detail}{metrics}", result.run_status);
-        if result.exit_code == 0 {
-            self.printer.say(&text);
-        } else {
-            // Said even if quiet: it went wrong.
-            eprintln!("trainhead: {text}");
-        }
-    }
-}
-
-impl Printer {
-    fn say(&self, text: &str) {
-        if !self.quiet {
-            self.around_bar(|| eprintln!("trainhead: {text}"));
-        }
-    }
-
-    fn log(&self, bytes: &[u8]) {
-        self.around_bar(|| {
-            // A reader that went away ends nothing.
-            let _ = if self.logs_to_stderr {
-                std::io::stderr().lock().write_all(bytes)
-            } else {
-                let mut out = std::io::stdout().lock();
-                out.write_all(bytes).and_then(|()| out.flush())
-            };
-        });
-    }
-
-    fn around_bar(&self, write: impl FnOnce()) {
-        match &self.bar {
-            Some(bar) => bar.suspend(write),
-            None => write(),
-        }
+        let text = format!("trainhead: {} after {took}{attempts}{detail}{metrics}", result.run_status);
+        // Said even if quiet when it went wrong.
+        let is_said = result.exit_code != 0 || self.shows == Shows::All;
+        self.terminal.close(is_said.then_some(text)).await;
     }
 }
 
 async fn show(
     mut view: watch::Receiver<ControllerView>,
-    printer: Printer,
+    terminal: Terminal,
     begun: Instant,
     stop: CancellationToken,
 ) {
@@ -141,15 +95,14 @@ async fn show(
     loop {
         let now = view.borrow_and_update().clone();
         let text = line(&now, begun);
-        match &printer.bar {
-            Some(bar) => bar.set_message(text),
-            None => {
-                let news = Some((now.state, now.detail.clone(), now.attempt));
-                let changed = said != news;
-                if changed || (said_at.elapsed() >= PLAIN && now.last.step.is_some()) {
-                    printer.say(&text);
-                    (said, said_at) = (news, Instant::now());
-                }
+        if terminal.has_live_line() {
+            terminal.live(text).await;
+        } else {
+            let news = Some((now.state, now.detail.clone(), now.attempt));
+            let changed = said != news;
+            if changed || (said_at.elapsed() >= PLAIN && now.last.step.is_some()) {
+                terminal.say(format!("trainhead: {text}")).await;
+                (said, said_at) = (news, Instant::now());
             }
         }
         tokio::select! {
@@ -184,7 +137,7 @@ fn line(view: &ControllerView, begun: Instant) -> String {
 
 /// Follows the logs of each attempt.
 struct Logs {
-    printer: Printer,
+    terminal: Terminal,
     data_dir: DataDir,
     run: RunId,
     which: TailWhich,
@@ -206,7 +159,7 @@ impl Logs {
                     let path = self.data_dir.root().join(DataDir::log(&self.run, attempt, rank));
                     let prefix =
                         if self.which == TailWhich::All { format!("[rank {rank}] ") } else { String::new() };
-                    drop(tasks.spawn(follow_one(path, prefix, self.printer.clone(), stop.clone())));
+                    drop(tasks.spawn(follow_one(path, prefix, self.terminal.clone(), stop.clone())));
                 }
             }
             tokio::select! {
@@ -218,7 +171,7 @@ impl Logs {
 }
 
 /// Prints whole lines of one log as they come, and at the end what is left.
-async fn follow_one(path: PathBuf, prefix: String, printer: Printer, stop: CancellationToken) {
+async fn follow_one(path: PathBuf, prefix: String, terminal: Terminal, stop: CancellationToken) {
     let mut tail = Tail::new(&path, 0);
     let mut open = Vec::new();
     loop {
@@ -226,7 +179,7 @@ async fn follow_one(path: PathBuf, prefix: String, printer: Printer, stop: Cance
         match tail.available().await {
             Ok(bytes) if !bytes.is_empty() => {
                 open.extend_from_slice(&bytes);
-                print_lines(&mut open, &prefix, &printer);
+                print_lines(&mut open, &prefix, &terminal).await;
                 continue;
             }
             Ok(_) if !ending => {}
@@ -239,14 +192,14 @@ async fn follow_one(path: PathBuf, prefix: String, printer: Printer, stop: Cance
     }
     if !open.is_empty() {
         open.push(b'\n');
-        print_lines(&mut open, &prefix, &printer);
+        print_lines(&mut open, &prefix, &terminal).await;
     }
 }
 
 /// A line that never ends is printed in pieces of this size.
 const LONGEST: usize = 64 * 1024;
 
-fn print_lines(open: &mut Vec<u8>, prefix: &str, printer: &Printer) {
+async fn print_lines(open: &mut Vec<u8>, prefix: &str, terminal: &Terminal) {
     let end = match memchr::memrchr(b'\n', open) {
         Some(at) => at + 1,
         None if open.len() >= LONGEST => open.len(),
@@ -254,13 +207,13 @@ fn print_lines(open: &mut Vec<u8>, prefix: &str, printer: &Printer) {
     };
     let lines: Vec<u8> = open.drain(..end).collect();
     if prefix.is_empty() {
-        printer.log(&lines);
+        terminal.log(lines).await;
     } else {
         let mut out = Vec::with_capacity(lines.len() + 64);
         for line in lines.split_inclusive(|b| *b == b'\n') {
             out.extend_from_slice(prefix.as_bytes());
             out.extend_from_slice(line);
         }
-        printer.log(&out);
+        terminal.log(out).await;
     }
 }

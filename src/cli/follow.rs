@@ -11,6 +11,7 @@ use tracing::{info, warn};
 use super::{
     head::{EmbeddedHead, Port, Published},
     options::Global,
+    terminal::say,
 };
 use crate::{
     base::{RunId, Secret},
@@ -83,7 +84,7 @@ impl Follower {
             let head =
                 EmbeddedHead::start(&self.global, self.data_dir.clone(), lock, port, Published::Yes).await?;
             if !self.global.quiet {
-                eprintln!("trainhead: the head is gone; TrainHead is at {}", head.url);
+                say(&format!("trainhead: the head is gone; TrainHead is at {}", head.url));
             }
             *now = Now::Here(head);
         } else if let Some(info) = self.data_dir.head_info().filter(|info| info.url != known.url()) {

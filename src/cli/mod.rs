@@ -14,6 +14,7 @@ mod run;
 mod serve;
 mod show;
 mod telemetry;
+mod terminal;
 mod units;
 
 use std::process::ExitCode;

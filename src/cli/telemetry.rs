@@ -18,7 +18,12 @@ pub(super) fn init(cli: &Cli) {
         (false, _) => "debug,trainhead=trace",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    let builder = fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    // Errors of the log itself are not logged: they would be written where nothing can be written, which panics.
+    let builder = fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .log_internal_errors(false);
     // A second start (tests in one process) keeps the first.
     let _ = if cli.global.json && matches!(cli.command, Command::Serve(_)) {
         builder.json().try_init()

@@ -58,6 +58,7 @@ impl<G: WorkerGroup> TrainController<G> {
             id: Some(run_id.clone()),
             name: Some(name.clone()),
             experiment: options.experiment.clone(),
+            job_id: options.job_id.clone(),
             settings: options.settings.clone(),
             tags: options.tags.clone(),
             start_time_ms: Some(options.clock.now()),
@@ -96,6 +97,9 @@ impl<G: WorkerGroup> TrainController<G> {
             storage_path,
         };
         let callbacks = Callbacks::start(std::mem::take(&mut options.callbacks), run, &tasks);
+        if let Some(hook) = callbacks.reports() {
+            session.tell_of_reports(hook);
+        }
         let (show, view) = watch::channel(ControllerView {
             state: machine.state(),
             detail: None,

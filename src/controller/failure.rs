@@ -2,6 +2,7 @@
 //! torchrun's convention has workers write.
 
 use std::{
+    borrow::Cow,
     fs::File,
     io::{Read, Seek, SeekFrom},
     path::Path,
@@ -9,7 +10,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::base::tail::last_lines_offset;
+use crate::base::{masking::mask_text, tail::last_lines_offset};
 
 const LINES: usize = 50;
 /// No more of a log is shown, whatever its lines are like.
@@ -60,7 +61,7 @@ pub(super) fn log_tail(path: &Path) -> std::io::Result<Vec<String>> {
 }
 
 /// A line as it would look on a terminal at last: what follows the last carriage return, without escape sequences, cut
-/// where it is too long to read.
+/// where it is too long to read. It goes into the record, so secrets are masked; the log itself is the run's own.
 fn plain(line: &str) -> String {
     let last = line.rsplit('\r').next().unwrap_or(line);
     let shown = console::strip_ansi_codes(last);
@@ -69,7 +70,10 @@ fn plain(line: &str) -> String {
     if chars.next().is_some() {
         plain.push_str(" …");
     }
-    plain
+    match mask_text(&plain) {
+        Cow::Borrowed(_) => plain,
+        Cow::Owned(masked) => masked,
+    }
 }
 
 /// What a `TORCHELASTIC_ERROR_FILE` says.
@@ -135,6 +139,16 @@ mod tests {
         assert!(names_taken_port(&[torch.to_owned()], 29_500));
         assert!(!names_taken_port(&[torch.to_owned()], 2950));
         assert!(!names_taken_port(&["port 29500 answers".to_owned()], 29_500));
+    }
+
+    #[test]
+    fn secrets_do_not_go_into_the_record() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        std::fs::write(&log, "OSError: postgres://user:hunter22@db/x refused\n").unwrap();
+        let found = evidence(&log, &dir.path().join("none")).log_tail;
+        assert!(!found.concat().contains("hunter22"), "{found:?}");
+        assert!(found.concat().starts_with("OSError: "), "{found:?}");
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub struct ControllerOptions {
     pub name: Option<String>,
     /// Experiment.
     pub experiment: Option<String>,
+    /// Job that it belongs to, for example one of Slurm.
+    pub job_id: Option<String>,
     /// Labels.
     pub tags: BTreeMap<String, String>,
     /// What the run is started with, for the record.
@@ -71,6 +73,7 @@ impl ControllerOptions {
             run_id,
             name: None,
             experiment: None,
+            job_id: None,
             tags: BTreeMap::new(),
             settings: Map::new(),
             scaling: ScalingPolicy::fixed(num_workers),

@@ -80,6 +80,9 @@ impl WorkingSet {
         let (ttl, controller) =
             (record_lease(self.records.get(id)), self.records.get(id).map(|r| &r.controller));
         let (Some(ttl), Some(controller)) = (ttl, controller) else { return };
+        // The last words of a process that is gone vouch for nobody.
+        let gone = around.live.get(id).is_some_and(|facts| facts.sight == Sight::Gone);
+        let ttl = if gone { Duration::ZERO } else { ttl };
         group.batch.contact(&Contact {
             run_id: id.clone(),
             epoch: controller.epoch,

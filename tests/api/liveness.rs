@@ -135,6 +135,12 @@ async fn a_killed_controller_on_this_host_is_aborted_in_the_very_next_answer() {
         "{detail}"
     );
     head.assert_consistent("r").await;
+
+    // What it had said before it died comes late, and brings it back for no longer than until somebody looks.
+    head.heartbeat(&run).await;
+    head.clock.advance(Duration::from_millis(1));
+    assert_eq!(head.show("r").await["run_status"], "ABORTED");
+    head.assert_consistent("r").await;
 }
 
 #[tokio::test]

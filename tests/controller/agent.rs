@@ -353,8 +353,9 @@ async fn plays_the_controller_that_is_killed() {
 #[tokio::test]
 async fn nothing_outlives_a_controller_that_is_killed() {
     let path = module_path!().split_once("::").map_or(String::new(), |(_, module)| format!("{module}::"));
+    // Controller, agent, and for each rank three shells with a sleep each.
+    const WHOLE_TREE: usize = 14;
     let mut slowest = Duration::ZERO;
-    let mut seen = 0;
     for delay_ms in 0..50 {
         let stage = Stage::new(&format!("killed{delay_ms}"));
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -371,17 +372,19 @@ async fn nothing_outlives_a_controller_that_is_killed() {
             .unwrap();
         let mut words = BufReader::new(controller.stdout.take().unwrap()).lines();
         assert!(words.any(|line| line.unwrap() == "go"));
-        // The moment of the kill is what is tried here; nothing waits for it.
-        tokio::time::sleep(Duration::from_millis(delay_ms)).await;
-        seen = stage.marked().len().max(seen);
+        if delay_ms < 48 {
+            // The moment of the kill is what is tried here; nothing waits for it.
+            tokio::time::sleep(Duration::from_millis(delay_ms)).await;
+        } else {
+            // At the end the whole tree, with a control group and without, however slow the machine is.
+            eventually("the whole tree", || stage.marked().len() >= WHOLE_TREE).await;
+        }
         controller.kill().unwrap();
         let killed = Instant::now();
         controller.wait().unwrap();
         eventually(&stage.mark, || stage.marked().is_empty()).await;
         slowest = slowest.max(killed.elapsed());
     }
-    // Controller, agent, and for each rank three shells with a sleep each: the whole tree was there at times.
-    assert!(seen >= 14, "{seen}");
     eprintln!("slowest end after the controller was killed: {slowest:?}");
 }
 

@@ -5,6 +5,7 @@ mod signals;
 
 use std::{
     collections::BTreeMap,
+    io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -25,6 +26,7 @@ use super::{
     notify,
     options::{Global, Run},
     show::find,
+    terminal::say,
 };
 use crate::{
     base::{Clock, RunId, SystemClock, Tasks},
@@ -81,6 +83,8 @@ pub(super) async fn run(global: &Global, args: &Run) -> anyhow::Result<ExitCode>
     let options = ControllerOptions {
         name,
         experiment: args.experiment.clone(),
+        // What it is called where it was queued, so that both can be found by either name.
+        job_id: std::env::var("SLURM_JOB_ID").ok().filter(|job| !job.is_empty()),
         tags: args.tag.iter().map(|pair| (pair.0.clone(), pair.1.clone())).collect::<BTreeMap<_, _>>(),
         settings: settings.record(),
         scaling: settings.scaling(),
@@ -101,19 +105,21 @@ pub(super) async fn run(global: &Global, args: &Run) -> anyhow::Result<ExitCode>
     let controller = TrainController::new(options, client, group).context("the session's socket")?;
     let handle = controller.handle();
     let display_tasks = Tasks::new();
-    let display = Display::start(global, args, &controller, &url, &data_dir, &display_tasks);
+    let display = Display::start(global, args, &controller, &url, &data_dir, &display_tasks)
+        .await
+        .context("nothing can be shown")?;
     let result = signals.pass_on(controller.run(), &handle).await;
     display_tasks.shutdown("the display", Duration::from_secs(2)).await;
     notes.shutdown("the notes", Duration::from_secs(2)).await;
     // Nobody connects any more.
     let _ = std::fs::remove_file(&socket);
-    display.finish(&result);
+    display.finish(&result).await;
     tell(global, args, &result)?;
     if !result.delivered {
-        eprintln!(
-            "trainhead: the head could not be reached, so that this run is not recorded to its end; its logs are in {}",
+        say(&format!(
+            "trainhead: this run is not recorded to its end, since the head did not answer or did not take it; its logs are in {}",
             result.storage_path.display()
-        );
+        ));
     }
     let embedded = match follower {
         Some(follower) => follower.leave().await,
@@ -188,7 +194,8 @@ fn tell(global: &Global, args: &Run, result: &TrainResult) -> anyhow::Result<()>
             .with_context(|| format!("the result file {} cannot be written", path.display()))?;
     }
     if global.json {
-        println!("{}", serde_json::to_string(result)?);
+        // A reader that went away does not keep what follows from being done.
+        let _ = writeln!(std::io::stdout(), "{}", serde_json::to_string(result)?);
     }
     Ok(())
 }
@@ -197,7 +204,7 @@ fn tell(global: &Global, args: &Run, result: &TrainResult) -> anyhow::Result<()>
 async fn linger(global: &Global, args: &Run, head: &EmbeddedHead, signals: &mut Signals) {
     if args.linger {
         if !global.quiet {
-            eprintln!("trainhead: the dashboard stays at {} until Ctrl-C", head.url);
+            say(&format!("trainhead: the dashboard stays at {} until Ctrl-C", head.url));
         }
         signals.end().await;
         return;
@@ -205,10 +212,10 @@ async fn linger(global: &Global, args: &Run, head: &EmbeddedHead, signals: &mut 
     let mut said = false;
     while let Ok(others @ 1..) = head.live_runs().await {
         if !std::mem::replace(&mut said, true) && !global.quiet {
-            eprintln!(
+            say(&format!(
                 "trainhead: staying at {} for {others} other runs; Ctrl-C leaves them without a head",
                 head.url
-            );
+            ));
         }
         tokio::select! {
             () = signals.end() => return,

@@ -174,6 +174,8 @@ impl Drive<'_> {
             }
         };
         let swept = self.clear_away(agent, matches!(over, Over::Deserted)).await;
+        // What was written since the last look.
+        self.limit_logs().await;
         match over {
             Over::Said(GroupEvent::Ended(report)) => GroupEvent::Ended(merged(report, swept)),
             Over::Said(event) => event,
