@@ -4,7 +4,6 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     process::{Command, Stdio},
-    time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
@@ -122,15 +121,14 @@ fn what_can_never_start_fails_at_once_with_a_sentence_and_is_not_tried_again() {
         ("cwd", &["--cwd", "/no/such/place", "--", "true"], "/no/such/place"),
         ("gpus", &["--gpus-per-worker", "999", "--", "true"], "999"),
     ];
-    let begun = Instant::now();
     let runs = cases.map(|(name, args, says)| {
         (name, place.start(&[&["--max-failures", "5", "--name", name], args].concat()), says)
     });
     for (name, run, says) in runs {
         let (code, told) = run.end();
         assert_ne!(code, 0, "{name}");
-        assert!(begun.elapsed() < Duration::from_secs(15), "{name}: {:?}", begun.elapsed());
         let shown = place.show(name);
+        assert!(shown["duration_ms"].as_u64().unwrap() < 3000, "{name}: {shown}");
         assert_eq!(shown["run_status"], "ERRORED", "{name}");
         let detail = shown["status_detail"].as_str().unwrap();
         assert!(detail.contains(says) && told.contains(detail), "{name}: {detail}");

@@ -112,6 +112,16 @@ impl Place {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
+    /// The pids of a run's workers, once its head has heard of them all: it does after they have begun.
+    #[track_caller]
+    pub(crate) fn await_workers(&self, run: &str, n: usize) -> Vec<u32> {
+        wait_for("the workers in the record", || {
+            let shown = self.output(&["show", run, "--json"]);
+            let shown: Value = serde_json::from_slice(&shown.stdout).ok()?;
+            Some(pids(&shown)).filter(|pids| pids.len() == n)
+        })
+    }
+
     /// A file for a test's own program.
     pub(crate) fn file(&self, name: &str, text: &str) -> String {
         let path = self.dir.path().join(name);

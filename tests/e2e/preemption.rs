@@ -1,9 +1,17 @@
 //! Preemption is not failure: workers save, the next attempt goes on from there, and the budgets are kept apart.
 
-use rustix::process::Signal;
+use std::{
+    os::unix::process::CommandExt,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 
-use crate::harness::{Place, of_attempts, send};
+use crate::{
+    harness::{Guard, Place, of_attempts, send},
+    receiver::Receiver,
+};
 
 const SLURM: &[(&str, &str)] = &[("SLURM_JOB_ID", "77")];
 
@@ -26,8 +34,9 @@ fn saving(place: &Place, then: &str) -> String {
 fn preemptions_restart_freely_and_leave_the_budget_of_failures_alone() {
     let place = Place::new();
     let script = saving(&place, "[ $TRAINHEAD_ATTEMPT -ge 3 ] && exit 1");
-    let run = place
-        .start_with(&["--workers", "2", "--max-failures", "1", "--name", "p", "--", "sh", &script], SLURM);
+    let receiver = Receiver::new();
+    let args = ["--workers", "2", "--max-failures", "1", "--name", "p", "--notify", &receiver.url];
+    let run = place.start_with(&[&args[..], &["--", "sh", &script]].concat(), SLURM);
     for attempt in 0..3 {
         place.await_files(&[&format!("there.{attempt}.0"), &format!("there.{attempt}.1")]);
         send(run.id(), Signal::TERM);
@@ -43,6 +52,9 @@ fn preemptions_restart_freely_and_leave_the_budget_of_failures_alone() {
     );
     let detail = shown["attempts"][0]["status_detail"].as_str().unwrap();
     assert!(detail.contains("SIGTERM in Slurm job 77"), "{detail}");
+    let preempted = ["run.preempting", "run.restarting"];
+    let failed = ["run.failure", "run.restarting", "run.failure", "run.ended"];
+    assert_eq!(receiver.types(), [&preempted.repeat(3)[..], &failed].concat());
     for (attempt, saved) in [(0, "0"), (1, "1"), (2, "2"), (3, "3")] {
         for rank in 0..2 {
             // Of an attempt that fails, only the first rank is sure to come so far.
@@ -50,6 +62,56 @@ fn preemptions_restart_freely_and_leave_the_budget_of_failures_alone() {
             assert!(from == saved || (attempt == 3 && from.is_empty()), "{attempt} {rank}: {from:?}");
         }
     }
+}
+
+#[test]
+fn our_own_stop_signal_is_no_notice_whoever_takes_it_for_one() {
+    let place = Place::new();
+    let script = place.python(
+        "t.py",
+        &format!(
+            "import os, signal, sys, time
+os.chdir('{}')
+from session import ask, rank
+def told(*_):
+    ask('POST', '/preemption', {{'rank': rank, 'reason': 'SIGTERM'}})
+    open('said', 'w')
+    time.sleep(0.2)
+    sys.exit(1)
+signal.signal(signal.SIGTERM, told)
+if rank == 0: open('there', 'w')
+while rank == 1:
+    time.sleep(0.01)
+    if os.path.exists('there'): sys.exit(3)
+while True: time.sleep(0.05)
+",
+            place.root()
+        ),
+    );
+    let run = place.start(&["--workers", "2", "--name", "own", "--", "python3", &script]);
+    assert_eq!(run.end().0, 3);
+    assert!(place.path("said").exists());
+    let shown = place.show("own");
+    assert_eq!(of_attempts(&shown, "end_reason"), ["worker_failed"]);
+    assert_eq!(shown["first_failure"]["rank"], 1);
+}
+
+#[test]
+fn a_scheduler_that_signals_every_process_preempts_too() {
+    let place = Place::new();
+    let script = saving(&place, "[ $TRAINHEAD_ATTEMPT -ge 1 ] && exit 0; [ $RANK = 0 ] || trap - TERM");
+    let mut run =
+        place.command(&["run", "--port", "0", "--name", "all", "--workers", "2", "--", "sh", &script]);
+    let run = Guard(run.envs(SLURM.iter().copied()).process_group(0).spawn().unwrap());
+    place.await_files(&["there.0.0", "there.0.1"]);
+    // Rank 1, which saves nothing, dies of it; the agent is in the group of its controller.
+    place.await_workers("all", 2).into_iter().for_each(|pid| send(pid, Signal::TERM));
+    kill_process_group(Pid::from_child(&run), Signal::TERM).unwrap();
+    assert_eq!(run.end().0, 0);
+    let shown = place.show("all");
+    assert_eq!(of_attempts(&shown, "end_reason"), ["preempted", "completed"], "{shown}");
+    assert_eq!(shown["num_failures"], json!({"worker": 0, "preemption": 1, "controller": 0}));
+    assert_eq!(place.left("there.1.0"), "1");
 }
 
 #[test]
@@ -148,6 +210,28 @@ fn workers_that_heed_notices_save_at_one_step_and_leave_without_a_signal() {
     send(run.id(), Signal::TERM);
     assert_eq!(run.end().0, 0);
     one_decision(&place, "heed");
+}
+
+#[test]
+fn workers_that_heed_notices_and_stay_are_signalled_within_the_grace() {
+    let place = Place::new();
+    let script = heeding(&place, "    if step == 5: leave(f'there.{rank}', ''); time.sleep(1000)");
+    let args = ["--workers", "2", "--grace-period", "2", "--name", "stay", "--", "python3", &script];
+    let run = place.start_with(&args, SLURM);
+    place.await_files(&["there.0", "there.1"]);
+    let begun = Instant::now();
+    send(run.id(), Signal::TERM);
+    place.await_files(&["signalled.0", "signalled.1"]);
+    assert!(
+        begun.elapsed() >= Duration::from_millis(1500),
+        "three quarters are theirs: {:?}",
+        begun.elapsed()
+    );
+    assert_eq!(run.end().0, 0);
+    let shown = place.show("stay");
+    assert_eq!(of_attempts(&shown, "end_reason"), ["preempted", "completed"]);
+    assert_eq!(shown["attempts"][0]["stop_report"]["forced"], false);
+    assert_eq!(shown["num_failures"]["worker"], 0, "their exit codes are the stop's");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A receiver of webhooks and notes.
+//! A receiver of webhooks and of notes.
 
 use std::{
     collections::BTreeMap,

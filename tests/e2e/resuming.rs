@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Place, alive, of_attempts, pids, processes_with, send, wait_for};
+use crate::harness::{Place, alive, of_attempts, processes_with, send, wait_for};
 
 /// A worker that fails until a file says that all is well, and leaves a mark for each life.
 fn failing(place: &Place) -> String {
@@ -59,7 +59,7 @@ fn killed_and_resumed(place: &Place) {
     let script = waiting(place);
     let mut run = place.start(&["--workers", "2", "--name", "k", "--", "sh", &script]);
     place.await_files(&["there.0"]);
-    let workers = wait_for("the workers", || Some(pids(&place.show("k"))).filter(|pids| pids.len() == 2));
+    let workers = place.await_workers("k", 2);
     run.kill().unwrap();
     run.wait().unwrap();
     wait_for("its workers to be gone", || workers.iter().all(|pid| !alive(*pid)).then_some(()));
@@ -93,6 +93,7 @@ fn a_run_that_was_stopped_goes_on_and_one_that_lives_is_left_alone() {
     let _head = place.serve(&[]);
     let run = place.start(&["--name", "s", "--", "sh", &script]);
     place.await_files(&["there.0"]);
+    place.await_workers("s", 1);
     refused(&place, &["--resume", "s"], "s has not ended; stop it first (trainhead abort s)");
     assert!(!place.path("there.1").exists());
     send(run.id(), Signal::INT);

@@ -127,12 +127,17 @@ impl Session {
         Ok(())
     }
 
-    /// A worker was told that its machine is going to be taken away: what is decided then is decided for all ranks.
+    /// A worker was told that its machine is going to be taken away: what is decided then is decided for all ranks. Once
+    /// the group is being stopped nobody listens: a worker that takes our stop signal for such a notice would turn every
+    /// failure of its peers into a preemption.
     ///
     /// # Errors
     /// When there is no such rank.
     pub fn preempted(&self, rank: u32, reason: Option<&str>) -> Result<(), SessionError> {
         self.check_rank(rank)?;
+        if self.stops() {
+            return Ok(());
+        }
         let why = reason.map(|r| format!(": {r}")).unwrap_or_default();
         self.told.send_replace(Some(format!("rank {rank} was given a preemption notice{why}")));
         Ok(())
