@@ -7,7 +7,11 @@ use std::{
     os::unix::fs::MetadataExt,
     path::PathBuf,
     process::Child,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
@@ -146,9 +150,36 @@ impl Drop for End<'_> {
     }
 }
 
-/// Reads an output to its end, and says how long it was.
-fn drain(mut output: impl Read + Send + 'static) -> std::thread::JoinHandle<u64> {
-    std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()).unwrap())
+/// Reads an output to its end, and counts.
+struct Drain {
+    count: Arc<AtomicU64>,
+    thread: JoinHandle<()>,
+}
+
+impl Drain {
+    fn of(mut output: impl Read + Send + 'static) -> Self {
+        let count = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&count);
+        let thread = std::thread::spawn(move || {
+            let mut buffer = vec![0; 64 << 10];
+            loop {
+                match output.read(&mut buffer).unwrap() {
+                    0 => return,
+                    n => counted.fetch_add(n as u64, Ordering::Relaxed),
+                };
+            }
+        });
+        Self { count, thread }
+    }
+
+    fn so_far(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    fn to_the_end(self) -> u64 {
+        self.thread.join().unwrap();
+        self.count.load(Ordering::Relaxed)
+    }
 }
 
 /// Compares what is read with what a file holds, to the end of both.
@@ -195,8 +226,8 @@ fn a_log_without_lines_and_one_that_is_no_text_disturb_nobody_and_can_be_read() 
     let plain = loud.plain_seconds();
     let head = loud.place.serve(&[]);
     let mut run = loud.run(&["--tail", "all"]);
-    let shown = drain(run.stdout.take().unwrap());
-    let said = drain(run.stderr.take().unwrap());
+    let shown = Drain::of(run.stdout.take().unwrap());
+    let said = Drain::of(run.stderr.take().unwrap());
     let listed = wait_for("the run", || head.runs().into_iter().find(|r| r["phase"] == "RUNNING"));
     let api = |rank: u32, query: &str| {
         body(&head, &format!("/api/train/runs/{}/logs/0/{rank}{query}", listed["id"].as_str().unwrap()))
@@ -205,8 +236,8 @@ fn a_log_without_lines_and_one_that_is_no_text_disturb_nobody_and_can_be_read() 
     watched.during(|| {
         let follow = ["logs", "loud", "--rank", "0", "--follow"];
         let mut followed = loud.place.command(&follow).spawn().map(Guard).unwrap();
-        let by_command = drain(followed.stdout.take().unwrap());
-        let by_api = drain(api(1, "?follow=1"));
+        let by_command = Drain::of(followed.stdout.take().unwrap());
+        let by_api = Drain::of(api(1, "?follow=1"));
         let seconds = loud.seconds("0");
         loud.seconds("1");
         eprintln!("{} MiB printed in {seconds:.2} s, in {plain:.2} s without trainhead", mib());
@@ -223,17 +254,17 @@ fn a_log_without_lines_and_one_that_is_no_text_disturb_nobody_and_can_be_read() 
             let output = loud.place.output(&["logs", "loud", "--rank", &rank.to_string(), "--tail", "3"]);
             assert!(output.stdout == end);
         }
+        // The run's end does not wait for the terminal, so this is waited for before: all of it, with prefixes.
+        let all = fs::metadata(loud.log(0)).unwrap().len() + fs::metadata(loud.log(1)).unwrap().len();
+        wait_for("the terminal to have shown all", || (shown.so_far() >= all).then_some(()));
         loud.go();
         assert_eq!(run.wait().unwrap().code(), Some(0));
         assert!(followed.wait().unwrap().success());
-        assert_eq!(by_command.join().unwrap(), fs::metadata(loud.log(0)).unwrap().len());
-        assert_eq!(by_api.join().unwrap(), fs::metadata(loud.log(1)).unwrap().len());
+        assert_eq!(by_command.to_the_end(), fs::metadata(loud.log(0)).unwrap().len());
+        assert_eq!(by_api.to_the_end(), fs::metadata(loud.log(1)).unwrap().len());
     });
     watched.assert_flat();
-    let shown = shown.join().unwrap();
-    let all = fs::metadata(loud.log(0)).unwrap().len() + fs::metadata(loud.log(1)).unwrap().len();
-    assert!(shown >= all, "the terminal had all of it, with prefixes: {shown} of {all}");
-    assert!(said.join().unwrap() < 64 << 10);
+    assert!(said.to_the_end() < 64 << 10);
 }
 
 #[test]
@@ -242,7 +273,7 @@ fn a_terminal_that_takes_nothing_keeps_no_run_from_its_end() {
     // With a head of its own: that has to go on as well.
     let mut run = loud.run(&["--tail", "all"]);
     let controller = run.id();
-    let (stdout, stderr) = (run.stdout.take().unwrap(), drain(run.stderr.take().unwrap()));
+    let (stdout, stderr) = (run.stdout.take().unwrap(), Drain::of(run.stderr.take().unwrap()));
     let url = wait_for("the head", || {
         let info: Value =
             serde_json::from_slice(&fs::read(loud.place.data().join("head.json")).ok()?).ok()?;
@@ -261,7 +292,7 @@ fn a_terminal_that_takes_nothing_keeps_no_run_from_its_end() {
     });
     watched.assert_flat();
     drop(stdout);
-    assert!(stderr.join().unwrap() > 0);
+    assert!(stderr.to_the_end() > 0);
     assert_eq!(loud.place.show("loud")["run_status"], "FINISHED");
 }
 

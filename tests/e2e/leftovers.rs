@@ -84,7 +84,7 @@ fn a_controller_killed_within_50_ms_of_starting_its_workers_leaves_nothing_100_t
     let place = Place::new();
     let head = place.serve(&[]);
     let slowest = Mutex::new(Duration::ZERO);
-    each(100, 4, |round| {
+    each(100, 6, |round| {
         let gone_after = kill_while_starting(&place, round);
         let mut slowest = slowest.lock().unwrap();
         *slowest = gone_after.max(*slowest);
