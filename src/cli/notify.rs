@@ -74,7 +74,8 @@ pub(super) fn callbacks(
                     () = stop.cancelled() => {}
                 }
             }));
-            Ok(Arc::new(Notify { notes, clock: Arc::clone(clock), host }) as Arc<dyn Callback>)
+            let notify: Arc<dyn Callback> = Arc::new(Notify { notes, clock: Arc::clone(clock), host });
+            Ok(notify)
         })
         .collect()
 }

@@ -96,6 +96,9 @@ impl<G: WorkerGroup> TrainController<G> {
             storage_path,
         };
         let callbacks = Callbacks::start(std::mem::take(&mut options.callbacks), run, &tasks);
+        if let Some(hook) = callbacks.reports() {
+            session.tell_of_reports(hook);
+        }
         let (show, view) = watch::channel(ControllerView {
             state: machine.state(),
             detail: None,

@@ -23,8 +23,23 @@ const CALL_LIMIT: Duration = Duration::from_secs(30);
 /// So many calls may wait; more than that and a callback is so slow that it fails.
 const WAITING: usize = 1024;
 
+/// Why a call failed.
+pub type CallbackError = Box<dyn Error + Send + Sync>;
 /// The outcome of one call.
-pub type Called = Result<(), Box<dyn Error + Send + Sync>>;
+pub type Called = Result<(), CallbackError>;
+
+/// What a rank reported.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reported {
+    /// Ordinal of the attempt.
+    pub attempt: u32,
+    /// World rank.
+    pub rank: u32,
+    /// Step.
+    pub step: u64,
+    /// Values by key.
+    pub metrics: Vec<(String, f64)>,
+}
 
 /// The run that a callback is told about.
 #[derive(Clone, Debug)]
@@ -50,6 +65,11 @@ pub trait Callback: Send + Sync + std::fmt::Debug {
     /// The controller has begun.
     async fn after_controller_start(&self, run: &RunContext) -> Called {
         Ok(())
+    }
+    /// A place is about to be looked for: the nodes that workers may be placed on, if that is to be decided here. Asked
+    /// for runs that reserve resources; the first callback that has an answer decides.
+    async fn on_start_worker_group(&self, run: &RunContext) -> Result<Option<Vec<String>>, CallbackError> {
+        Ok(None)
     }
     /// A group is about to be started. It is not before this returns.
     async fn before_worker_group_start(&self, run: &RunContext, attempt: u32, placed: &[Bundle]) -> Called {
@@ -115,6 +135,14 @@ pub trait Callback: Send + Sync + std::fmt::Debug {
     async fn after_stall_change(&self, run: &RunContext, stalled: bool) -> Called {
         Ok(())
     }
+    /// A rank reported. Left out for callbacks that are behind: they never slow training down.
+    async fn after_report(&self, run: &RunContext, report: &Reported) -> Called {
+        Ok(())
+    }
+    /// Somebody wants the run to end by force, at once. Best effort.
+    async fn before_controller_abort(&self, run: &RunContext) -> Called {
+        Ok(())
+    }
     /// The run is ending.
     async fn before_controller_shutdown(&self, run: &RunContext) -> Called {
         Ok(())
@@ -141,6 +169,8 @@ pub(super) enum Hook {
     Failure(Box<FirstFailure>),
     Resize(u32, u32),
     Stall(bool),
+    Report(Reported),
+    BeforeControllerAbort,
     BeforeControllerShutdown,
     Finish(Box<TrainResult>),
 }
@@ -165,6 +195,8 @@ impl Hook {
             Self::Failure(failure) => callback.before_failure_decision(run, failure).await,
             Self::Resize(from, to) => callback.before_resize_decision(run, *from, *to).await,
             Self::Stall(stalled) => callback.after_stall_change(run, *stalled).await,
+            Self::Report(report) => callback.after_report(run, report).await,
+            Self::BeforeControllerAbort => callback.before_controller_abort(run).await,
             Self::BeforeControllerShutdown => callback.before_controller_shutdown(run).await,
             Self::Finish(result) => callback.after_controller_finish(run, result).await,
         }
@@ -185,16 +217,32 @@ impl Hook {
             Self::Failure(_) => "before_failure_decision",
             Self::Resize(..) => "before_resize_decision",
             Self::Stall(_) => "after_stall_change",
+            Self::Report(_) => "after_report",
+            Self::BeforeControllerAbort => "before_controller_abort",
             Self::BeforeControllerShutdown => "before_controller_shutdown",
             Self::Finish(_) => "after_controller_finish",
         }
     }
 }
 
-struct Call {
-    hook: Hook,
-    /// Hears when it has been called everywhere, whatever came of it.
-    done: Option<oneshot::Sender<()>>,
+enum Call {
+    /// One hook of all; with who hears when it has been called, whatever came of it.
+    Hook(Hook, Option<oneshot::Sender<()>>),
+    /// The one hook that is asked something.
+    Choose(oneshot::Sender<Option<Vec<String>>>),
+}
+
+/// The way to the callbacks for what comes often and may be left out.
+#[derive(Clone, Debug)]
+pub(super) struct ReportHook(mpsc::Sender<Call>);
+
+impl ReportHook {
+    pub(super) fn call(&self, report: Reported) {
+        // Half of the room is for what must not be left out.
+        if self.0.capacity() > WAITING / 2 {
+            let _ = self.0.try_send(Call::Hook(Hook::Report(report), None));
+        }
+    }
 }
 
 /// The callbacks of one controller.
@@ -213,22 +261,33 @@ impl Callbacks {
         }
         let (calls, mut waiting) = mpsc::channel::<Call>(WAITING);
         let (stop, failed) = (tasks.stopping(), tell.clone());
-        drop(tasks.spawn(async move {
-            loop {
-                let call = tokio::select! {
-                    call = waiting.recv() => call,
-                    () = stop.cancelled() => None,
-                };
-                let Some(Call { hook, done }) = call else { return };
-                for callback in &all {
-                    if let Some(message) = call_one(&hook, callback.as_ref(), &run).await {
-                        warn!("{message}");
-                        // One failure is enough to decide on; the controller has not taken the last one yet.
-                        let _ = failed.try_send(message);
+        let calling = async move {
+            while let Some(call) = waiting.recv().await {
+                let said = match call {
+                    Call::Hook(hook, done) => {
+                        let said = call_all(&hook, &all, &run).await;
+                        // Nobody may wait for it any more.
+                        let _ = done.map(|done| done.send(()));
+                        said
                     }
+                    Call::Choose(chosen) => {
+                        let (nodes, said) = choose(&all, &run).await;
+                        let _ = chosen.send(nodes);
+                        said
+                    }
+                };
+                for message in said {
+                    warn!("{message}");
+                    // One failure is enough to decide on; the controller has not taken the last one yet.
+                    let _ = failed.try_send(message);
                 }
-                // Nobody may wait for it any more.
-                let _ = done.map(|done| done.send(()));
+            }
+        };
+        drop(tasks.spawn(async move {
+            tokio::select! {
+                () = calling => {}
+                // One that is too slow to hear of the end is left in the middle of it.
+                () = stop.cancelled() => {}
             }
         }));
         Self { calls: Some(calls), failures, tell }
@@ -236,14 +295,14 @@ impl Callbacks {
 
     /// Has a hook called, some time.
     pub(super) fn call(&self, hook: Hook) {
-        self.send(Call { hook, done: None });
+        self.send(hook, None);
     }
 
     /// Has a hook called and says when that is done; none if there is nothing to wait for.
     pub(super) fn gate(&self, hook: Hook) -> Option<oneshot::Receiver<()>> {
         self.calls.as_ref()?;
         let (done, called) = oneshot::channel();
-        self.send(Call { hook, done: Some(done) });
+        self.send(hook, Some(done));
         Some(called)
     }
 
@@ -255,23 +314,53 @@ impl Callbacks {
         }
     }
 
-    fn send(&self, call: Call) {
-        if let Some(calls) = &self.calls
-            && let Err(mpsc::error::TrySendError::Full(call)) = calls.try_send(call)
-        {
-            let message = format!("callbacks are {WAITING} calls behind; {} is left out", call.hook.name());
+    /// Asks for the nodes that workers may be placed on; none if there is nobody to ask.
+    pub(super) fn choose(&self) -> Option<oneshot::Receiver<Option<Vec<String>>>> {
+        let (chosen, answer) = oneshot::channel();
+        self.calls.as_ref()?.try_send(Call::Choose(chosen)).ok()?;
+        Some(answer)
+    }
+
+    /// The way for reports; none if nobody listens.
+    pub(super) fn reports(&self) -> Option<ReportHook> {
+        self.calls.clone().map(ReportHook)
+    }
+
+    fn send(&self, hook: Hook, done: Option<oneshot::Sender<()>>) {
+        let (Some(calls), name) = (&self.calls, hook.name()) else { return };
+        if let Err(mpsc::error::TrySendError::Full(_)) = calls.try_send(Call::Hook(hook, done)) {
+            let message = format!("callbacks are {WAITING} calls behind; {name} is left out");
             let _ = self.tell.try_send(message);
         }
     }
 }
 
-/// Calls one hook of one callback; what went wrong, if anything did.
-async fn call_one(hook: &Hook, callback: &dyn Callback, run: &RunContext) -> Option<String> {
-    let name = hook.name();
-    match timeout(CALL_LIMIT, AssertUnwindSafe(hook.call(callback, run)).catch_unwind()).await {
-        Ok(Ok(Ok(()))) => None,
-        Ok(Ok(Err(e))) => Some(format!("the callback {name} failed: {e}")),
-        Ok(Err(_)) => Some(format!("the callback {name} panicked")),
-        Err(_) => Some(format!("the callback {name} took longer than {} s", CALL_LIMIT.as_secs())),
+async fn call_all(hook: &Hook, all: &[Arc<dyn Callback>], run: &RunContext) -> Vec<String> {
+    let mut said = Vec::new();
+    for callback in all {
+        said.extend(contained(hook.name(), hook.call(callback.as_ref(), run)).await.err());
+    }
+    said
+}
+
+async fn choose(all: &[Arc<dyn Callback>], run: &RunContext) -> (Option<Vec<String>>, Vec<String>) {
+    let mut said = Vec::new();
+    for callback in all {
+        match contained("on_start_worker_group", callback.on_start_worker_group(run)).await {
+            Ok(None) => {}
+            Ok(nodes) => return (nodes, said),
+            Err(message) => said.push(message),
+        }
+    }
+    (None, said)
+}
+
+/// One call within its limit; what went wrong in words, also if it panicked.
+async fn contained<T>(name: &str, call: impl Future<Output = Result<T, CallbackError>>) -> Result<T, String> {
+    match timeout(CALL_LIMIT, AssertUnwindSafe(call).catch_unwind()).await {
+        Ok(Ok(Ok(value))) => Ok(value),
+        Ok(Ok(Err(e))) => Err(format!("the callback {name} failed: {e}")),
+        Ok(Err(_)) => Err(format!("the callback {name} panicked")),
+        Err(_) => Err(format!("the callback {name} took longer than {} s", CALL_LIMIT.as_secs())),
     }
 }

@@ -24,16 +24,16 @@ mod run;
 mod session;
 mod session_server;
 mod stacks;
-mod standing;
 mod steps;
 mod words;
 
 pub use agent_group::{AgentGroup, Launch, Orphans};
-pub use callbacks::{Callback, Called, RunContext};
+pub use callbacks::{Callback, CallbackError, Called, Reported, RunContext};
 pub use closure_group::{ClosureGroup, TrainFn};
 pub use handle::ControllerHandle;
 pub use options::{AttemptSummary, ControllerOptions, ControllerView, TrainResult, default_stop_signal};
 pub use policy::{FailurePolicy, HealthPolicy, OnPreemption, ScalingPolicy, Why};
 pub use run::TrainController;
-pub use session::{ReportAnswer, Session, SessionError, WorkerSession};
-pub use standing::Notice;
+pub use session::{
+    Context, Notice, ReportAnswer, Session, SessionError, SessionInfo, WorkerReport, WorkerSession,
+};

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
+use tracing::info;
 
 use super::{
     callbacks::Hook,
@@ -33,9 +34,23 @@ impl<G: WorkerGroup> TrainController<G> {
                     self.waits.gate = self.callbacks.gate(Hook::BeforeGroupStart(attempt, placed));
                 }
                 Effect::Say(verb) => self.outbox.say(verb),
-                Effect::Ask(begin) => self.waits.asked = Some(self.outbox.begin(begin)),
-                Effect::Withdraw => self.waits.asked = None,
+                Effect::Ask(begin) => {
+                    self.waits.begin = Some(begin);
+                    self.waits.choice = self.callbacks.choose();
+                    if self.waits.choice.is_none() {
+                        self.ask(None);
+                    }
+                }
+                Effect::Withdraw => {
+                    self.waits.asked = None;
+                    self.waits.choice = None;
+                    self.waits.begin = None;
+                }
                 Effect::Demand(demand) => self.outbox.set_demand(demand),
+                Effect::Entered(from, to, detail) => {
+                    info!(run.id = %self.run_id, "the controller goes from {from} to {to}");
+                    self.callbacks.call(Hook::StateUpdate(from, to, detail));
+                }
                 Effect::Failed(failure) => self.callbacks.call(Hook::Failure(failure)),
                 Effect::Resizing(from, to) => self.callbacks.call(Hook::Resize(from, to)),
                 Effect::Drain(why) => self.drain(why),
@@ -54,6 +69,14 @@ impl<G: WorkerGroup> TrainController<G> {
                 Effect::Settle(settle) => self.waits.settle = Some(Instant::now() + settle),
                 Effect::Done(how) => self.outcome = Some(how),
             }
+        }
+    }
+
+    /// Asks the head for the attempt, on these nodes if callbacks have chosen any.
+    pub(super) fn ask(&mut self, nodes: Option<Vec<String>>) {
+        if let Some(mut begin) = self.waits.begin.take() {
+            begin.node_ids = nodes.unwrap_or(begin.node_ids);
+            self.waits.asked = Some(self.outbox.begin(begin));
         }
     }
 

@@ -7,7 +7,7 @@ use tokio::{
     sync::{mpsc, oneshot, watch},
     time::{Instant, MissedTickBehavior, interval, sleep_until, timeout},
 };
-use tracing::{debug, info};
+use tracing::debug;
 
 use super::{
     callbacks::{Callbacks, Hook},
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     base::{RunId, Tasks},
-    model::verbs::Begun,
+    model::verbs::{BeginAttempt, Begun},
     state::ClientError,
 };
 
@@ -67,6 +67,9 @@ pub struct TrainController<G> {
 pub(super) struct Waits {
     /// The head's answer to an attempt that was asked for.
     pub(super) asked: Option<oneshot::Receiver<Result<Begun, ClientError>>>,
+    /// Callbacks that are asked where the workers may be placed, and the attempt that waits for that.
+    pub(super) choice: Option<oneshot::Receiver<Option<Vec<String>>>>,
+    pub(super) begin: Option<BeginAttempt>,
     /// Callbacks that are called before a group may start.
     pub(super) gate: Option<oneshot::Receiver<()>>,
     /// The ranks' stacks.
@@ -136,6 +139,7 @@ impl<G: WorkerGroup> TrainController<G> {
                 }
                 answer = answered(&mut waits.asked) => self.answered(answer),
                 _ = answered(&mut waits.gate) => self.perform(),
+                nodes = answered(&mut waits.choice) => self.ask(nodes.flatten()),
                 tail = answered(&mut waits.stacks) => {
                     self.step(Input::StacksWritten(tail.unwrap_or_default()));
                 }
@@ -185,7 +189,10 @@ impl<G: WorkerGroup> TrainController<G> {
     fn obey(&mut self, ask: Ask) {
         match ask {
             Ask::Stop { detail, grace } => self.step(Input::Stop { detail, grace }),
-            Ask::Kill => self.step(Input::Kill),
+            Ask::Kill => {
+                self.callbacks.call(Hook::BeforeControllerAbort);
+                self.step(Input::Kill);
+            }
             Ask::Preempt(detail) => self.step(Input::Preempt(detail)),
             Ask::Signal(signal) => self.group.signal(signal),
         }
@@ -246,15 +253,7 @@ impl<G: WorkerGroup> TrainController<G> {
 
     pub(super) fn step(&mut self, input: Input) {
         debug!("the controller has {input:?}");
-        let before = self.machine.state();
-        let effects = self.machine.on(input, self.options.clock.now());
-        let after = self.machine.state();
-        if before != after {
-            info!(run.id = %self.run_id, "the controller goes from {before} to {after}");
-            let detail = self.machine.detail().map(str::to_owned);
-            self.callbacks.call(Hook::StateUpdate(before, after, detail));
-        }
-        self.effects.extend(effects);
+        self.effects.extend(self.machine.on(input, self.options.clock.now()));
         self.perform();
     }
 

@@ -14,10 +14,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::net::UnixListener;
 use tracing::warn;
 
-use super::{
-    session::{Context, Session, SessionError, WorkerReport},
-    standing::Notice,
-};
+use super::session::{Context, Notice, Session, SessionError, WorkerReport};
 use crate::{
     base::{Tasks, Timestamp, limits},
     model::names::check_name,

@@ -7,7 +7,7 @@ use super::{
     policy::{Permanent, Why},
 };
 use crate::model::{
-    FirstFailure, NumFailures, StopReport,
+    ControllerState, FirstFailure, NumFailures, StopReport,
     ledger::{Bundle, Demand},
     verbs::{BeginAttempt, Begun, NewWorker, RunVerb},
 };
@@ -66,7 +66,9 @@ pub(crate) enum Effect {
     Demand(Option<Demand>),
     /// Let callbacks hear of a group before it is started, with what is reserved for it.
     Announce(u32, Vec<Bundle>),
-    /// Something failed, or a size is going to change: for callbacks.
+    /// The state changed from one to another, with a sentence about it: for callbacks and the log.
+    Entered(ControllerState, ControllerState, Option<String>),
+    /// Something failed, or a size is going to change: for callbacks, before the state changes for it.
     Failed(Box<FirstFailure>),
     Resizing(u32, u32),
     /// Start a group for this attempt.

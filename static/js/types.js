@@ -99,6 +99,8 @@
  * @property {string | null} status_detail
  * @property {number} start_time_ms
  * @property {number | null} end_time_ms
+ * @property {string | null} [master_address]
+ * @property {{ processes_ended: number[], forced: boolean, left: number[] } | null} [stop_report]
  * @property {Worker[]} workers
  */
 

@@ -1,11 +1,12 @@
 //! How a rank has ended, where that is not plain: behind a wrapper, and for want of memory.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use trainhead::controller::agent::{CgroupUse, FromAgent, OutOfMemory, RankSpec, ToAgent};
 
+use crate::small_memory::SmallMemory;
 use crate::stage::{Stage, TERM, agent, eventually, next, start, start_with, to_the_end};
 
 /// A program that saves its work when it is asked to end.
@@ -76,61 +77,19 @@ async fn a_wrapper_that_ends_by_itself_is_reported_at_once() {
     assert_eq!(exits, [(1, None, Some(TERM))]);
 }
 
-/// A control group with little memory, removed at the end.
-struct SmallMemory(PathBuf);
-
 const SMALL: u64 = 48 << 20;
-
-impl SmallMemory {
-    /// None where the machine lets us make none.
-    fn make(name: &str) -> Option<Self> {
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-        let mounts = mounts.lines().filter(|line| line.contains(" - cgroup"));
-        for mount in mounts.filter_map(|line| line.split(' ').nth(4)) {
-            let group = Path::new(mount).join(format!("trainhead-test-{name}-{}", std::process::id()));
-            if fs::create_dir(&group).is_err() {
-                continue;
-            }
-            let group = Self(group);
-            let limited = ["memory.limit_in_bytes", "memory.max"].iter().any(|file| {
-                group.0.join(file).exists() && fs::write(group.0.join(file), SMALL.to_string()).is_ok()
-            });
-            if limited {
-                return Some(group);
-            }
-        }
-        None
-    }
-
-    fn take_in(&self, pid: u32) {
-        fs::write(self.0.join("cgroup.procs"), pid.to_string()).unwrap();
-    }
-}
-
-impl Drop for SmallMemory {
-    fn drop(&mut self) {
-        // The kernel lets go of it a moment after its last process.
-        let deadline = Instant::now() + Duration::from_secs(5);
-        while fs::remove_dir(&self.0).is_err() && Instant::now() < deadline {
-            std::thread::yield_now();
-        }
-    }
-}
 
 /// How a rank ended in a group of little memory that ran `script`, with what the agent says about memory.
 async fn starved(name: &str, ranks: impl Fn(&Stage) -> Vec<RankSpec>) -> Option<(Stage, FromAgent, PathBuf)> {
-    let Some(small) = SmallMemory::make(name) else {
-        eprintln!("skipped: no memory control group can be made here");
-        return None;
-    };
+    let small = SmallMemory::make(name, SMALL)?;
     let stage = Stage::new(name);
     let mut agent = agent().await;
-    small.take_in(agent.pid());
+    fs::write(small.procs(), agent.pid().to_string()).unwrap();
     start(&mut agent, ranks(&stage)).await;
     let first = next(&mut agent).await.unwrap();
     agent.send(&ToAgent::Stop { signal: TERM, grace_ms: 10_000 }).await.unwrap();
     to_the_end(agent).await;
-    Some((stage, first, small.0.clone()))
+    Some((stage, first, small.path().to_owned()))
 }
 
 #[tokio::test]

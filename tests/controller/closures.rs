@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use trainhead::{
     base::{RunId, SystemClock},
     controller::{
-        ClosureGroup, ControllerOptions, FailurePolicy, TrainController, TrainResult, WorkerSession,
+        Callback, ClosureGroup, ControllerOptions, FailurePolicy, TrainController, TrainResult, WorkerSession,
     },
     state::{DataDir, StateClient, StateHandle, StateOptions, StateTask, start},
 };
@@ -47,6 +47,26 @@ impl Head {
         F: Fn(WorkerSession) -> Result<(), Failure> + Send + Sync + 'static,
     {
         self.controller_by(Arc::new(self.state.clone()), workers, max_failures, train)
+    }
+
+    /// A run of one worker that may fail once, watched by a callback.
+    pub(crate) fn with_callback<F>(
+        &self,
+        callback: Arc<dyn Callback>,
+        train: F,
+    ) -> TrainController<ClosureGroup>
+    where
+        F: Fn(WorkerSession) -> Result<(), Failure> + Send + Sync + 'static,
+    {
+        let clock = Arc::new(SystemClock::new());
+        let options = ControllerOptions {
+            callbacks: vec![callback],
+            failures: FailurePolicy { max_failures: 1, ..FailurePolicy::default() },
+            grace: Duration::from_secs(5),
+            heartbeat: Duration::from_millis(50),
+            ..ControllerOptions::new(RunId::generate(), 1, self.dir.clone(), clock)
+        };
+        TrainController::new(options, Arc::new(self.state.clone()), ClosureGroup::new(train)).unwrap()
     }
 
     /// The same by another way to the state.

@@ -10,6 +10,9 @@
 
 mod agent;
 mod agent_ends;
+mod callbacks;
 mod closures;
 mod outage;
+#[path = "../small_memory/mod.rs"]
+mod small_memory;
 mod stage;

@@ -17,6 +17,25 @@ pub(crate) const TRAINHEAD: &str = env!("CARGO_BIN_EXE_trainhead");
 /// A loaded machine is slow; a broken program is slower.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
+/// A worker's side of the session in Python, as any language could have it: plain HTTP over a unix socket.
+const SESSION: &str = r#"
+import http.client, json, os, socket
+rank, attempt = int(os.environ["RANK"]), int(os.environ["TRAINHEAD_ATTEMPT"])
+class Unix(http.client.HTTPConnection):
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(os.environ["TRAINHEAD_SESSION"].removeprefix("unix:"))
+unix = Unix("localhost")
+def ask(method, path, body=None):
+    unix.request(method, path, json.dumps(body) if body else None)
+    answer = unix.getresponse()
+    text = answer.read()
+    assert answer.status < 300, text
+    return json.loads(text) if text else None
+def report(step):
+    return ask("POST", "/report", {"rank": rank, "step": step, "metrics": {"x": step}})
+"#;
+
 /// A data directory with the programs that a test starts on it; ends them at its end.
 pub(crate) struct Place {
     pub(crate) dir: TempDir,
@@ -60,6 +79,17 @@ impl Place {
         self.output(&all)
     }
 
+    /// `trainhead run`, which goes on while the test does.
+    pub(crate) fn start(&self, args: &[&str]) -> Guard {
+        self.start_with(args, &[])
+    }
+
+    /// The same with variables.
+    pub(crate) fn start_with(&self, args: &[&str], env: &[(&str, &str)]) -> Guard {
+        let mut command = self.command(&[&["run", "--port", "0"], args].concat());
+        Guard(command.envs(env.iter().copied()).spawn().unwrap())
+    }
+
     pub(crate) fn serve(&self, args: &[&str]) -> Running {
         self.serve_logging(args, Stdio::inherit())
     }
@@ -89,8 +119,30 @@ impl Place {
         path.display().to_string()
     }
 
+    /// A Python program that can `from session import ask, report, rank, attempt`.
+    pub(crate) fn python(&self, name: &str, text: &str) -> String {
+        self.file("session.py", SESSION);
+        self.file(name, text)
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
+    }
+
+    /// The directory as text, for programs that leave their files there.
+    pub(crate) fn root(&self) -> String {
+        self.dir.path().display().to_string()
+    }
+
+    /// What a program left in a file.
+    pub(crate) fn left(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default().trim().to_owned()
+    }
+
+    /// Waits until a program has left all of these files.
+    #[track_caller]
+    pub(crate) fn await_files(&self, names: &[&str]) {
+        wait_for(&names.join(", "), || names.iter().all(|name| self.path(name).exists()).then_some(()));
     }
 }
 
@@ -126,6 +178,17 @@ impl Drop for Running {
 
 /// A program that a test started, which does not outlive it.
 pub(crate) struct Guard(pub(crate) Child);
+
+impl Guard {
+    /// The exit code and what was said on the terminal, once it ends.
+    pub(crate) fn end(mut self) -> (i32, String) {
+        let mut told = String::new();
+        self.0.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+        let code = self.0.wait().unwrap().code().unwrap();
+        eprintln!("ended with {code}:\n{told}");
+        (code, told)
+    }
+}
 
 impl std::ops::Deref for Guard {
     type Target = Child;
@@ -239,6 +302,12 @@ pub(crate) fn pids(run: &Value) -> Vec<u32> {
         .filter_map(|w| w["pid"].as_u64())
         .map(|p| u32::try_from(p).unwrap())
         .collect()
+}
+
+/// A field of each attempt, as text, oldest first.
+pub(crate) fn of_attempts(run: &Value, field: &str) -> Vec<String> {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    run["attempts"].as_array().unwrap().iter().map(|attempt| text(&attempt[field])).collect()
 }
 
 pub(crate) fn alive(pid: u32) -> bool {

@@ -9,13 +9,22 @@
 
 mod harness;
 mod procfs;
+mod receiver;
+#[path = "../small_memory/mod.rs"]
+mod small_memory;
 
 mod big_logs;
 mod crashes;
 mod elastic;
+mod failing;
 mod faults;
+mod grace;
 mod leftovers;
 mod main_job;
+mod notes;
 mod operating;
+mod preemption;
+mod resuming;
 mod stopping;
+mod torchrun;
 mod webhooks;

@@ -1,77 +1,13 @@
 //! Webhooks of the real program: a run that is its own head tells its end, and a killed head goes on where it was.
 
-use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::{TcpListener, TcpStream},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU16, Ordering},
-    },
+use std::sync::atomic::Ordering;
+
+use serde_json::json;
+
+use crate::{
+    harness::{Place, http, http_with, wait_for},
+    receiver::Receiver,
 };
-
-use serde_json::{Value, json};
-
-use crate::harness::{Place, http, http_with, wait_for};
-
-/// A receiver on a free port, which answers with `status`.
-struct Receiver {
-    url: String,
-    status: Arc<AtomicU16>,
-    taken: Arc<Mutex<Vec<Value>>>,
-    refused: Arc<AtomicU16>,
-}
-
-impl Receiver {
-    fn new() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/s3cret-path", listener.local_addr().unwrap());
-        let (status, refused) = (Arc::new(AtomicU16::new(200)), Arc::new(AtomicU16::new(0)));
-        let taken = Arc::new(Mutex::new(Vec::new()));
-        let receiver = Self { url, status, taken, refused };
-        let (status, taken, refused) =
-            (receiver.status.clone(), receiver.taken.clone(), receiver.refused.clone());
-        // Ends with the test's process.
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let Some(body) = read(&stream) else { continue };
-                let now = status.load(Ordering::SeqCst);
-                let answer = format!("HTTP/1.1 {now} x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-                if now == 200 {
-                    taken.lock().unwrap().push(body);
-                } else {
-                    refused.fetch_add(1, Ordering::SeqCst);
-                }
-                // Who does not read the answer asks again.
-                let _ = (&stream).write_all(answer.as_bytes());
-            }
-        });
-        receiver
-    }
-
-    fn types(&self) -> Vec<String> {
-        self.taken.lock().unwrap().iter().map(|body| body["type"].as_str().unwrap().to_owned()).collect()
-    }
-}
-
-/// The body of one request.
-fn read(stream: &TcpStream) -> Option<Value> {
-    let mut reader = BufReader::new(stream);
-    let mut length = 0;
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok()?;
-        let line = line.trim().to_ascii_lowercase();
-        if let Some(value) = line.strip_prefix("content-length:") {
-            length = value.trim().parse().ok()?;
-        }
-        if line.is_empty() {
-            break;
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    serde_json::from_slice(&body).ok()
-}
 
 #[test]
 fn a_run_that_is_its_own_head_tells_its_end_before_it_exits_and_never_its_secrets() {
@@ -84,7 +20,7 @@ fn a_run_that_is_its_own_head_tells_its_end_before_it_exits_and_never_its_secret
     let types = receiver.types();
     assert_eq!(types.first().map(String::as_str), Some("run.initializing"), "{types:?}");
     assert_eq!(types.last().map(String::as_str), Some("run.finished"), "{types:?}");
-    assert_eq!(receiver.taken.lock().unwrap().last().unwrap()["run"]["name"], "w");
+    assert_eq!(receiver.taken().last().unwrap().body["run"]["name"], "w");
     let config = place.output(&[&["config"], &hook[..]].concat());
     let shown = String::from_utf8(config.stdout).unwrap();
     assert!(shown.contains("webhook-secret") && shown.contains("/***"), "{shown}");

@@ -158,6 +158,12 @@ async fn subject(args: &Run, url: &str) -> anyhow::Result<(Settings, RunId, Opti
     if word("run_status") == "FINISHED" {
         bail!("{} has finished; there is nothing to resume", word("name"));
     }
+    if run.get("end_time_ms").is_none_or(Value::is_null) {
+        let name = word("name");
+        bail!(
+            "{name} has not ended; stop it first (trainhead abort {name}), or wait until its lease is over"
+        );
+    }
     let settings = Settings::resumed(run.get("settings").unwrap_or(&Value::Null), args)?;
     Ok((settings, word("id").parse()?, Some(word("name"))))
 }

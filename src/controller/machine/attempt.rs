@@ -114,10 +114,11 @@ impl Attempt {
     /// What is said when ranks ended well while others run on.
     pub(super) fn early_words(&self, since: Timestamp) -> String {
         format!(
-            "{} finished early ({}) and {} run on",
+            "{} finished early ({}) and {} {} on",
             words::ranks(&self.done()),
             since.time_of_day(),
-            words::ranks(&self.alive())
+            words::ranks(&self.alive()),
+            if self.alive().len() == 1 { "runs" } else { "run" }
         )
     }
 }

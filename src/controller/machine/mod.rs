@@ -187,6 +187,9 @@ impl Machine {
         self.state = next;
         debug_assert!(from.may_go_to(self.state()), "no transition from {from} to {}", self.state());
         self.resize_to = None;
+        if from != self.state() {
+            into.push(Effect::Entered(from, self.state(), detail.clone()));
+        }
         if matches!(self.state, State::Ended(_)) {
             self.detail = detail;
         } else {

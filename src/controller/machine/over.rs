@@ -61,7 +61,8 @@ impl Machine {
             }
             Cause::Preempted(_) => {
                 let (count, limit) = (self.counts.preemption, self.rules.failures.max_preemption_failures);
-                let detail = format!("preempted {count} times, the limit is {limit}: {detail}");
+                let times = if count == 1 { "once" } else { &format!("{count} times") };
+                let detail = format!("preempted {times}, the limit is {limit}: {detail}");
                 Outcome::Errored { detail, exit_code: REQUEUE }
             }
             Cause::Failed { failure, exit_code, .. } => {

@@ -26,3 +26,14 @@ export function reason(attempt) {
   if (attempt.status_detail) return plain(attempt.status_detail);
   return attempt.end_reason ? word(attempt.end_reason) : "";
 }
+
+/** What became of an attempt's processes, if its controller said so. @param {Attempt} attempt */
+export function ended(attempt) {
+  const report = attempt.stop_report;
+  if (!report) return "";
+  const n = report.processes_ended.length;
+  const gone = n === 0 ? "nothing was left" : `${n} ${n === 1 ? "process" : "processes"} ended`;
+  const how = report.forced ? " by force" : "";
+  const left = report.left.length > 0 ? `; ${report.left.join(", ")} could not be ended` : "";
+  return `${gone}${how}${left}`;
+}

@@ -5,7 +5,7 @@
 
 import { duration, exact, integer, NOTHING } from "../model/format.js";
 import { word } from "../model/status.js";
-import { bars, reason } from "../model/timeline.js";
+import { bars, ended, reason } from "../model/timeline.js";
 import { now } from "../state/clock.js";
 import { html } from "./html.js";
 import { Mark } from "./status.js";
@@ -42,12 +42,14 @@ export function Attempts({ run }) {
           ({ attempt, left, width, duration_ms }) => html`<tr key=${attempt.attempt_id}>
             <td class="num">${attempt.ordinal}</td>
             <td><${Mark} shape=${SHAPES[attempt.status]} word=${word(attempt.status)} /></td>
-            <td class="a-workers num">${attempt.workers.length > 0 ? integer(attempt.workers.length) : NOTHING}</td>
+            <td class="a-workers num" title=${attempt.master_address ? `rank 0 is at ${attempt.master_address}` : ""}>${attempt.workers.length > 0 ? integer(attempt.workers.length) : NOTHING}</td>
             <td class="num">${duration(duration_ms)}</td>
             <td class="a-bar" title=${span(attempt)}>
               <div class=${`bar-fill is-${SHAPES[attempt.status]}`} style=${{ left: percent(left), width: percent(width) }}></div>
             </td>
-            <td class="a-reason" title=${reason(attempt)}>${reason(attempt)}</td>
+            <td class="a-reason" title=${reason(attempt)}>
+              ${reason(attempt)}${ended(attempt) && html`<div class="quiet">${ended(attempt)}</div>`}
+            </td>
           </tr>`,
         )}
       </tbody>

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SERIES, seriesIndex } from "../../../static/js/model/color.js";
 import { choose, group, search } from "../../../static/js/model/metric_keys.js";
-import { bars, reason } from "../../../static/js/model/timeline.js";
+import { bars, ended, reason } from "../../../static/js/model/timeline.js";
 import { firstLine } from "../../../static/js/model/text.js";
 import { flatten } from "../../../static/js/model/tree.js";
 
@@ -47,15 +47,17 @@ test("what others wrote stands in a line without its colours, with its control b
   assert.equal(firstLine("\x1b[1;31mbad\x1b[0m\x07 \u202eend\nmore"), "bad␇ ‹202E›end");
 });
 
+/** An attempt without its times. */
+const attempt = {
+  attempt_id: "a",
+  ordinal: 0,
+  status: /** @type {const} */ ("ERRORED"),
+  end_reason: "worker_failed",
+  status_detail: "rank 1",
+  workers: [],
+};
+
 test("bars lie within the axis whatever the clocks say", () => {
-  const attempt = {
-    attempt_id: "a",
-    ordinal: 0,
-    status: /** @type {const} */ ("ERRORED"),
-    end_reason: "worker_failed",
-    status_detail: "rank 1",
-    workers: [],
-  };
   const made = bars(
     [
       { ...attempt, start_time_ms: 0, end_time_ms: 250 },
@@ -78,6 +80,16 @@ test("bars lie within the axis whatever the clocks say", () => {
   assert.equal(reason({ ...attempt, start_time_ms: 0, end_time_ms: 1 }), "rank 1");
   const silent = { ...attempt, status_detail: null, start_time_ms: 0, end_time_ms: 1 };
   assert.equal(reason(silent), "Worker failed");
+});
+
+test("what became of an attempt's processes is said in words", () => {
+  /** @param {number[]} processes_ended @param {boolean} forced @param {number[]} left */
+  const said = (processes_ended, forced, left) =>
+    ended({ ...attempt, start_time_ms: 0, end_time_ms: 1, stop_report: { processes_ended, forced, left } });
+  assert.equal(said([], false, []), "nothing was left");
+  assert.equal(said([7], false, []), "1 process ended");
+  assert.equal(said([7, 8], true, [9, 10]), "2 processes ended by force; 9, 10 could not be ended");
+  assert.equal(ended({ ...attempt, start_time_ms: 0, end_time_ms: 1 }), "");
 });
 
 test("a run keeps its colour, and neighbours differ", () => {

@@ -105,6 +105,7 @@ impl Stage {
                 Effect::Done(outcome) => self.done = Some(outcome),
                 Effect::Demand(_)
                 | Effect::Announce(..)
+                | Effect::Entered(..)
                 | Effect::Failed(_)
                 | Effect::Resizing(..)
                 | Effect::WriteStacks(_)
@@ -359,7 +360,7 @@ fn ranks_that_end_early_are_said_and_fail_only_if_that_was_asked_for() {
     stage.now += 61_000;
     stage.on(Input::Tick(BTreeMap::new()));
     let detail = stage.record.run.status_detail.clone().unwrap();
-    assert!(detail.starts_with("rank 0 finished early") && detail.ends_with("rank 1 run on"), "{detail}");
+    assert!(detail.starts_with("rank 0 finished early") && detail.ends_with("rank 1 runs on"), "{detail}");
     stage.exit(1, 0);
     stage.end();
     assert_eq!(stage.done, Some(Outcome::Finished));

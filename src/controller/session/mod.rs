@@ -1,125 +1,41 @@
 //! The session: the worker's side of the conversation with its controller. One implementation, used through the unix
 //! socket by programs and directly by closures.
 
+mod shapes;
+mod standing;
+mod worker;
+
 use std::{
     collections::{BTreeMap, HashMap},
-    path::PathBuf,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
 
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
+pub use shapes::{Context, ReportAnswer, SessionError, SessionInfo, WorkerReport};
+pub use standing::Notice;
+use standing::Standing;
+pub use worker::WorkerSession;
+
 use super::{
+    callbacks::{ReportHook, Reported},
     last_report::LastReport,
     policy::Why,
-    standing::{Notice, Standing},
 };
 use crate::{
-    base::{Clock, Invalid, RunId, Timestamp, number},
-    model::{
-        commands::check_time,
-        metrics::{MetricValue, flatten},
-    },
+    base::{Clock, Invalid, Timestamp, number},
+    model::{commands::check_time, metrics::flatten},
 };
 
 /// Points that may wait for the outbox, which takes them as they come; beyond that the newest are dropped and counted.
 /// 24 bytes each and their keys.
 const WAITING_POINTS: usize = 500_000;
-
-/// What does not change while a run lives.
-#[derive(Clone, Debug, Serialize)]
-pub struct SessionInfo {
-    /// The run.
-    pub run_id: RunId,
-    /// Its name.
-    pub run_name: String,
-    /// Its experiment.
-    pub experiment: Option<String>,
-    /// Where the run keeps its files.
-    pub storage_path: PathBuf,
-    /// Time between the stop signal and SIGKILL, ms.
-    pub grace_period_ms: i64,
-    /// What the user configured.
-    pub config: Map<String, Value>,
-}
-
-/// What a worker is told about itself.
-#[derive(Clone, Debug, Serialize)]
-pub struct Context {
-    /// What does not change.
-    #[serde(flatten)]
-    pub info: SessionInfo,
-    /// Size of the group.
-    pub world_size: u32,
-    /// World rank.
-    pub rank: u32,
-    /// Rank on its node.
-    pub local_rank: u32,
-    /// How many ranks its node has.
-    pub local_world_size: u32,
-    /// Rank of its node.
-    pub node_rank: u32,
-    /// Ordinal of the attempt.
-    pub attempt: u32,
-    /// How many failed attempts came before.
-    pub restart_count: u32,
-    /// Sweep trial; none in training.
-    pub trial: Option<String>,
-    /// Latest checkpoint to resume from.
-    pub checkpoint: Option<String>,
-    /// Whether the run is to stop.
-    pub stop: bool,
-    /// What is to be known before the group is ended although it does well.
-    pub preemption: Option<Notice>,
-}
-
-/// One report of a worker.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WorkerReport {
-    /// Step; the run's report index if missing.
-    #[serde(default)]
-    pub step: Option<u64>,
-    /// When; now if missing.
-    #[serde(default)]
-    pub time_ms: Option<Timestamp>,
-    /// Values; nested objects are flattened with `/`.
-    pub metrics: Map<String, Value>,
-}
-
-/// The answer to a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct ReportAnswer {
-    /// The worker is to leave its training function.
-    pub stop: bool,
-    /// What is to be known before the group is ended although it does well.
-    pub preemption: Option<Notice>,
-    /// How many reports of this rank came before, over all attempts.
-    pub report_index: u64,
-}
-
-/// Why a report was not taken.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum SessionError {
-    /// A value cannot be stored.
-    #[error(transparent)]
-    Invalid(#[from] Invalid),
-    /// There is no such rank.
-    #[error("the group has {world_size} ranks, there is no rank {rank}")]
-    NoSuchRank {
-        /// The rank that reported.
-        rank: u32,
-        /// Size of the group.
-        world_size: u32,
-    },
-}
 
 /// The conversation between a run's workers and its controller.
 #[derive(Debug)]
@@ -133,6 +49,8 @@ pub struct Session {
     standing: Mutex<Standing>,
     /// What rank 0 handed over at its end.
     returned: Mutex<Option<Value>>,
+    /// Callbacks that hear of reports.
+    reports: OnceLock<ReportHook>,
     /// A worker was told that its machine is going to be taken away.
     told: watch::Sender<Option<String>>,
     waiting: Mutex<Waiting>,
@@ -170,6 +88,7 @@ impl Session {
             stop: AtomicBool::new(false),
             standing: Mutex::new(standing),
             returned: Mutex::default(),
+            reports: OnceLock::new(),
             told: watch::channel(None).0,
             waiting: Mutex::default(),
             arrived: Notify::new(),
@@ -315,6 +234,12 @@ impl Session {
         self.returned.lock().clone()
     }
 
+    /// Lets callbacks hear of reports from now on.
+    pub(super) fn tell_of_reports(&self, hook: ReportHook) {
+        // There is one controller, which says this once.
+        let _ = self.reports.set(hook);
+    }
+
     /// What workers were told of a preemption.
     pub(super) fn told(&self) -> watch::Receiver<Option<String>> {
         self.told.subscribe()
@@ -367,6 +292,9 @@ impl Session {
         if rank == 0 {
             waiting.last.note(step, now, &metrics);
         }
+        if let Some(hook) = self.reports.get() {
+            hook.call(Reported { attempt, rank, step, metrics: metrics.clone() });
+        }
         if metrics.is_empty() {
             return Ok(index);
         }
@@ -385,49 +313,12 @@ impl Session {
     }
 }
 
-/// The session as one rank has it: what a train function in Rust gets.
-#[derive(Clone, Debug)]
-pub struct WorkerSession {
-    session: Arc<Session>,
-    context: Context,
-}
-
-impl WorkerSession {
-    pub(super) fn new(session: Arc<Session>, context: Context) -> Self {
-        Self { session, context }
-    }
-
-    /// Who this worker is.
-    #[must_use]
-    pub fn context(&self) -> &Context {
-        &self.context
-    }
-
-    /// Reports metrics at a step (the report index if none). Leave the train function when the answer says stop.
-    ///
-    /// # Errors
-    /// When a value cannot be stored: a key that is not printable.
-    pub fn report<'a>(
-        &self,
-        step: Option<u64>,
-        metrics: impl IntoIterator<Item = (&'a str, f64)>,
-    ) -> Result<ReportAnswer, SessionError> {
-        let value = |x| serde_json::to_value(MetricValue(x)).unwrap_or_default();
-        let metrics = metrics.into_iter().map(|(key, x)| (key.to_owned(), value(x))).collect();
-        self.session.report(self.context.rank, WorkerReport { step, time_ms: None, metrics })
-    }
-
-    /// Whether the run is to stop.
-    #[must_use]
-    pub fn stops(&self) -> bool {
-        self.session.stops()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::Map;
+
     use super::*;
-    use crate::base::ManualClock;
+    use crate::base::{ManualClock, RunId};
 
     fn session() -> Session {
         let info = SessionInfo {

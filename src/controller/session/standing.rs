@@ -8,9 +8,9 @@ use std::{
 
 use serde::Serialize;
 
-use super::policy::Why;
 use crate::{
     base::Timestamp,
+    controller::policy::Why,
     model::progress::{Live, Progress},
 };
 
