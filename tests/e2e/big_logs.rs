@@ -9,7 +9,7 @@ use std::{
     process::Child,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -18,7 +18,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    harness::{DEADLINE, Guard, Place, Running, exists, wait_for},
+    harness::{DEADLINE, Guard, Place, Running, exists, http, wait_for},
     procfs::memory,
 };
 
@@ -152,20 +152,20 @@ impl Drop for End<'_> {
 
 /// Reads an output to its end, and counts.
 struct Drain {
-    count: Arc<AtomicU64>,
+    count: Arc<AtomicUsize>,
     thread: JoinHandle<()>,
 }
 
 impl Drain {
     fn of(mut output: impl Read + Send + 'static) -> Self {
-        let count = Arc::new(AtomicU64::new(0));
+        let count = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&count);
         let thread = std::thread::spawn(move || {
             let mut buffer = vec![0; 64 << 10];
             loop {
                 match output.read(&mut buffer).unwrap() {
                     0 => return,
-                    n => counted.fetch_add(n as u64, Ordering::Relaxed),
+                    n => counted.fetch_add(n, Ordering::Relaxed),
                 };
             }
         });
@@ -173,13 +173,18 @@ impl Drain {
     }
 
     fn so_far(&self) -> u64 {
-        self.count.load(Ordering::Relaxed)
+        size(self.count.load(Ordering::Relaxed))
     }
 
-    fn to_the_end(self) -> u64 {
+    /// Waits for the end.
+    fn total(self) -> u64 {
         self.thread.join().unwrap();
-        self.count.load(Ordering::Relaxed)
+        size(self.count.load(Ordering::Relaxed))
     }
+}
+
+fn size(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap()
 }
 
 /// Compares what is read with what a file holds, to the end of both.
@@ -246,7 +251,7 @@ fn a_log_without_lines_and_one_that_is_no_text_disturb_nobody_and_can_be_read() 
         for rank in [0, 1] {
             assert_is(api(rank, ""), File::open(loud.log(rank)).unwrap());
             let output = loud.place.output(&["logs", "loud", "--rank", &rank.to_string()]);
-            assert_eq!(output.stdout.len() as u64, fs::metadata(loud.log(rank)).unwrap().len());
+            assert_eq!(size(output.stdout.len()), fs::metadata(loud.log(rank)).unwrap().len());
             let mut end = Vec::new();
             api(rank, "?tail=3").read_to_end(&mut end).unwrap();
             assert!(!end.is_empty() && end.len() <= 3 * (8 << 10), "{}", end.len());
@@ -260,11 +265,11 @@ fn a_log_without_lines_and_one_that_is_no_text_disturb_nobody_and_can_be_read() 
         loud.go();
         assert_eq!(run.wait().unwrap().code(), Some(0));
         assert!(followed.wait().unwrap().success());
-        assert_eq!(by_command.to_the_end(), fs::metadata(loud.log(0)).unwrap().len());
-        assert_eq!(by_api.to_the_end(), fs::metadata(loud.log(1)).unwrap().len());
+        assert_eq!(by_command.total(), fs::metadata(loud.log(0)).unwrap().len());
+        assert_eq!(by_api.total(), fs::metadata(loud.log(1)).unwrap().len());
     });
     watched.assert_flat();
-    assert!(said.to_the_end() < 64 << 10);
+    assert!(said.total() < 64 << 10);
 }
 
 #[test]
@@ -283,8 +288,10 @@ fn a_terminal_that_takes_nothing_keeps_no_run_from_its_end() {
     let watched = Watched::new(&[("controller", controller)]);
     watched.during(|| {
         loud.seconds("1");
-        let live = crate::harness::http(&url, "GET", "/api/train/runs", None).unwrap();
-        assert_eq!(live["train_runs"][0]["phase"], "RUNNING");
+        wait_for("the run on record", || {
+            let live = http(&url, "GET", "/api/train/runs", None)?;
+            (live["train_runs"][0]["phase"] == "RUNNING").then_some(())
+        });
         loud.go();
         let went = Instant::now();
         assert_eq!(run.wait().unwrap().code(), Some(0));
@@ -292,7 +299,7 @@ fn a_terminal_that_takes_nothing_keeps_no_run_from_its_end() {
     });
     watched.assert_flat();
     drop(stdout);
-    assert!(stderr.to_the_end() > 0);
+    assert!(stderr.total() > 0);
     assert_eq!(loud.place.show("loud")["run_status"], "FINISHED");
 }
 

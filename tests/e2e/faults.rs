@@ -7,7 +7,7 @@ use std::{
     process::Stdio,
     sync::{
         Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -246,7 +246,7 @@ fn whatever_is_killed_a_run_comes_to_an_end_that_makes_sense_and_leaves_nothing(
     eprintln!("seeds {first} to {}", first + count - 1);
     let next = AtomicU64::new(first);
     let ends: Mutex<BTreeMap<String, u32>> = Mutex::default();
-    let hits = AtomicU64::new(0);
+    let hits = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
@@ -257,7 +257,7 @@ fn whatever_is_killed_a_run_comes_to_an_end_that_makes_sense_and_leaves_nothing(
                     }
                     let mut sequence = Sequence::begin(seed);
                     sequence.play();
-                    hits.fetch_add(sequence.hit.len() as u64, Ordering::Relaxed);
+                    hits.fetch_add(sequence.hit.len(), Ordering::Relaxed);
                     let end = sequence.check();
                     *ends.lock().unwrap().entry(end).or_default() += 1;
                 }

@@ -64,6 +64,8 @@ fn what_forks_twice_and_ignores_the_stop_signal_outlives_neither_a_stop_nor_its_
         }
         // Controller, agent, and two of each rank.
         assert_eq!(processes_with(&mark).len(), 6);
+        // It is registered beside the start of its workers.
+        wait_for("the record", || head.runs().into_iter().find(|run| run["name"] == how));
         if how == "stopped" {
             assert!(place.output(&["abort", how, "--wait"]).status.success());
             assert_eq!(run.wait().unwrap().code(), Some(130));
