@@ -206,7 +206,8 @@ fn assert_is(mut read: impl Read, mut file: impl Read) {
 /// The body of an answer of the head, as it comes.
 fn body(head: &Running, path: &str) -> impl Read + use<> {
     let mut stream = TcpStream::connect(head.url.strip_prefix("http://").unwrap()).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    // One that follows has nothing to read while the other is looked at.
+    stream.set_read_timeout(Some(4 * DEADLINE)).unwrap();
     // HTTP/1.0 has no chunks: the body ends with the connection.
     write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").unwrap();
     let mut stream = BufReader::new(stream);

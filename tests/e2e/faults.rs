@@ -90,6 +90,10 @@ impl Sequence {
 
     /// Hits something up to three times, with pauses between.
     fn play(&mut self) {
+        if self.rng.bool() {
+            // Half of them when there are workers soon, or already.
+            wait_for("the agent", || self.agent());
+        }
         let begun = Instant::now();
         for _ in 0..self.rng.u32(1..=3) {
             self.pause(900);
