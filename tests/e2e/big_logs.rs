@@ -7,14 +7,18 @@ use std::{
     os::unix::fs::MetadataExt,
     path::PathBuf,
     process::Child,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
 use serde_json::Value;
 
 use crate::{
-    harness::{DEADLINE, Guard, Place, Running, exists, wait_for},
+    harness::{DEADLINE, Guard, Place, Running, exists, http, wait_for},
     procfs::memory,
 };
 
@@ -146,9 +150,41 @@ impl Drop for End<'_> {
     }
 }
 
-/// Reads an output to its end, and says how long it was.
-fn drain(mut output: impl Read + Send + 'static) -> std::thread::JoinHandle<u64> {
-    std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()).unwrap())
+/// Reads an output to its end, and counts.
+struct Drain {
+    count: Arc<AtomicUsize>,
+    thread: JoinHandle<()>,
+}
+
+impl Drain {
+    fn of(mut output: impl Read + Send + 'static) -> Self {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&count);
+        let thread = std::thread::spawn(move || {
+            let mut buffer = vec![0; 64 << 10];
+            loop {
+                match output.read(&mut buffer).unwrap() {
+                    0 => return,
+                    n => counted.fetch_add(n, Ordering::Relaxed),
+                };
+            }
+        });
+        Self { count, thread }
+    }
+
+    fn so_far(&self) -> u64 {
+        size(self.count.load(Ordering::Relaxed))
+    }
+
+    /// Waits for the end.
+    fn total(self) -> u64 {
+        self.thread.join().unwrap();
+        size(self.count.load(Ordering::Relaxed))
+    }
+}
+
+fn size(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap()
 }
 
 /// Compares what is read with what a file holds, to the end of both.
@@ -170,7 +206,8 @@ fn assert_is(mut read: impl Read, mut file: impl Read) {
 /// The body of an answer of the head, as it comes.
 fn body(head: &Running, path: &str) -> impl Read + use<> {
     let mut stream = TcpStream::connect(head.url.strip_prefix("http://").unwrap()).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    // One that follows has nothing to read while the other is looked at.
+    stream.set_read_timeout(Some(4 * DEADLINE)).unwrap();
     // HTTP/1.0 has no chunks: the body ends with the connection.
     write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").unwrap();
     let mut stream = BufReader::new(stream);
@@ -195,8 +232,8 @@ fn a_log_without_lines_and_one_that_is_no_text_disturb_nobody_and_can_be_read() 
     let plain = loud.plain_seconds();
     let head = loud.place.serve(&[]);
     let mut run = loud.run(&["--tail", "all"]);
-    let shown = drain(run.stdout.take().unwrap());
-    let said = drain(run.stderr.take().unwrap());
+    let shown = Drain::of(run.stdout.take().unwrap());
+    let said = Drain::of(run.stderr.take().unwrap());
     let listed = wait_for("the run", || head.runs().into_iter().find(|r| r["phase"] == "RUNNING"));
     let api = |rank: u32, query: &str| {
         body(&head, &format!("/api/train/runs/{}/logs/0/{rank}{query}", listed["id"].as_str().unwrap()))
@@ -205,8 +242,8 @@ fn a_log_without_lines_and_one_that_is_no_text_disturb_nobody_and_can_be_read() 
     watched.during(|| {
         let follow = ["logs", "loud", "--rank", "0", "--follow"];
         let mut followed = loud.place.command(&follow).spawn().map(Guard).unwrap();
-        let by_command = drain(followed.stdout.take().unwrap());
-        let by_api = drain(api(1, "?follow=1"));
+        let by_command = Drain::of(followed.stdout.take().unwrap());
+        let by_api = Drain::of(api(1, "?follow=1"));
         let seconds = loud.seconds("0");
         loud.seconds("1");
         eprintln!("{} MiB printed in {seconds:.2} s, in {plain:.2} s without trainhead", mib());
@@ -215,7 +252,7 @@ fn a_log_without_lines_and_one_that_is_no_text_disturb_nobody_and_can_be_read() 
         for rank in [0, 1] {
             assert_is(api(rank, ""), File::open(loud.log(rank)).unwrap());
             let output = loud.place.output(&["logs", "loud", "--rank", &rank.to_string()]);
-            assert_eq!(output.stdout.len() as u64, fs::metadata(loud.log(rank)).unwrap().len());
+            assert_eq!(size(output.stdout.len()), fs::metadata(loud.log(rank)).unwrap().len());
             let mut end = Vec::new();
             api(rank, "?tail=3").read_to_end(&mut end).unwrap();
             assert!(!end.is_empty() && end.len() <= 3 * (8 << 10), "{}", end.len());
@@ -223,17 +260,17 @@ fn a_log_without_lines_and_one_that_is_no_text_disturb_nobody_and_can_be_read() 
             let output = loud.place.output(&["logs", "loud", "--rank", &rank.to_string(), "--tail", "3"]);
             assert!(output.stdout == end);
         }
+        // The run's end does not wait for the terminal, so this is waited for before: all of it, with prefixes.
+        let all = fs::metadata(loud.log(0)).unwrap().len() + fs::metadata(loud.log(1)).unwrap().len();
+        wait_for("the terminal to have shown all", || (shown.so_far() >= all).then_some(()));
         loud.go();
         assert_eq!(run.wait().unwrap().code(), Some(0));
         assert!(followed.wait().unwrap().success());
-        assert_eq!(by_command.join().unwrap(), fs::metadata(loud.log(0)).unwrap().len());
-        assert_eq!(by_api.join().unwrap(), fs::metadata(loud.log(1)).unwrap().len());
+        assert_eq!(by_command.total(), fs::metadata(loud.log(0)).unwrap().len());
+        assert_eq!(by_api.total(), fs::metadata(loud.log(1)).unwrap().len());
     });
     watched.assert_flat();
-    let shown = shown.join().unwrap();
-    let all = fs::metadata(loud.log(0)).unwrap().len() + fs::metadata(loud.log(1)).unwrap().len();
-    assert!(shown >= all, "the terminal had all of it, with prefixes: {shown} of {all}");
-    assert!(said.join().unwrap() < 64 << 10);
+    assert!(said.total() < 64 << 10);
 }
 
 #[test]
@@ -242,7 +279,7 @@ fn a_terminal_that_takes_nothing_keeps_no_run_from_its_end() {
     // With a head of its own: that has to go on as well.
     let mut run = loud.run(&["--tail", "all"]);
     let controller = run.id();
-    let (stdout, stderr) = (run.stdout.take().unwrap(), drain(run.stderr.take().unwrap()));
+    let (stdout, stderr) = (run.stdout.take().unwrap(), Drain::of(run.stderr.take().unwrap()));
     let url = wait_for("the head", || {
         let info: Value =
             serde_json::from_slice(&fs::read(loud.place.data().join("head.json")).ok()?).ok()?;
@@ -252,8 +289,10 @@ fn a_terminal_that_takes_nothing_keeps_no_run_from_its_end() {
     let watched = Watched::new(&[("controller", controller)]);
     watched.during(|| {
         loud.seconds("1");
-        let live = crate::harness::http(&url, "GET", "/api/train/runs", None).unwrap();
-        assert_eq!(live["train_runs"][0]["phase"], "RUNNING");
+        wait_for("the run on record", || {
+            let live = http(&url, "GET", "/api/train/runs", None)?;
+            (live["train_runs"][0]["phase"] == "RUNNING").then_some(())
+        });
         loud.go();
         let went = Instant::now();
         assert_eq!(run.wait().unwrap().code(), Some(0));
@@ -261,7 +300,7 @@ fn a_terminal_that_takes_nothing_keeps_no_run_from_its_end() {
     });
     watched.assert_flat();
     drop(stdout);
-    assert!(stderr.join().unwrap() > 0);
+    assert!(stderr.total() > 0);
     assert_eq!(loud.place.show("loud")["run_status"], "FINISHED");
 }
 

@@ -2,9 +2,13 @@
 //! and no process is left. `FAULTS=200` is the number of runs, `FAULTS_SEED` repeats what failed.
 
 use std::{
+    collections::BTreeMap,
     fs,
     process::Stdio,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -86,6 +90,10 @@ impl Sequence {
 
     /// Hits something up to three times, with pauses between.
     fn play(&mut self) {
+        if self.rng.bool() {
+            // Half of them when there are workers soon, or already.
+            wait_for("the agent", || self.agent());
+        }
         let begun = Instant::now();
         for _ in 0..self.rng.u32(1..=3) {
             self.pause(900);
@@ -164,8 +172,8 @@ impl Sequence {
         }
     }
 
-    /// Everything comes to its end, and what is on record makes sense.
-    fn check(mut self) {
+    /// Everything comes to its end, and what is on record makes sense. The answer is how it ended.
+    fn check(mut self) -> String {
         let what = format!("seed {} ({:?}): {:?}", self.seed, self.at, self.hit);
         wait_for(&format!("{what}: the controller to end"), || self.run.try_wait().unwrap());
         wait_for(&format!("{what}: nothing to be left"), || {
@@ -182,7 +190,7 @@ impl Sequence {
             was_killed(Target::Controller) || (self.at == Where::Embedded && was_killed(Target::Head));
         let Some(listed) = head.runs().pop() else {
             assert!(controller_killed, "{what}: nothing on record\n{said}");
-            return;
+            return "not on record".to_owned();
         };
         let path = format!("/api/train/runs/{}", listed["id"].as_str().unwrap());
         // At once, but for a lease that has to be found due.
@@ -194,6 +202,7 @@ impl Sequence {
         }
         let nodes = head.get("/api/train/nodes");
         assert_eq!(nodes["nodes"][0]["reservations"].as_array().map(Vec::len), Some(0), "{what}: {nodes}");
+        run["run_status"].as_str().unwrap().to_owned()
     }
 }
 
@@ -240,6 +249,8 @@ fn whatever_is_killed_a_run_comes_to_an_end_that_makes_sense_and_leaves_nothing(
         std::env::var("FAULTS_SEED").map_or_else(|_| Rng::new().u64(..1 << 40), |n| n.parse().unwrap());
     eprintln!("seeds {first} to {}", first + count - 1);
     let next = AtomicU64::new(first);
+    let ends: Mutex<BTreeMap<String, u32>> = Mutex::default();
+    let hits = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
@@ -250,9 +261,12 @@ fn whatever_is_killed_a_run_comes_to_an_end_that_makes_sense_and_leaves_nothing(
                     }
                     let mut sequence = Sequence::begin(seed);
                     sequence.play();
-                    sequence.check();
+                    hits.fetch_add(sequence.hit.len(), Ordering::Relaxed);
+                    let end = sequence.check();
+                    *ends.lock().unwrap().entry(end).or_default() += 1;
                 }
             });
         }
     });
+    eprintln!("{} hits: {:?}", hits.load(Ordering::Relaxed), ends.lock().unwrap());
 }

@@ -64,6 +64,8 @@ fn what_forks_twice_and_ignores_the_stop_signal_outlives_neither_a_stop_nor_its_
         }
         // Controller, agent, and two of each rank.
         assert_eq!(processes_with(&mark).len(), 6);
+        // It is registered beside the start of its workers.
+        wait_for("the record", || head.runs().into_iter().find(|run| run["name"] == how));
         if how == "stopped" {
             assert!(place.output(&["abort", how, "--wait"]).status.success());
             assert_eq!(run.wait().unwrap().code(), Some(130));
@@ -84,7 +86,7 @@ fn a_controller_killed_within_50_ms_of_starting_its_workers_leaves_nothing_100_t
     let place = Place::new();
     let head = place.serve(&[]);
     let slowest = Mutex::new(Duration::ZERO);
-    each(100, 4, |round| {
+    each(100, 6, |round| {
         let gone_after = kill_while_starting(&place, round);
         let mut slowest = slowest.lock().unwrap();
         *slowest = gone_after.max(*slowest);

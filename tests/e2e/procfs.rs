@@ -57,9 +57,9 @@ impl Holdings {
     }
 }
 
-/// What a process holds in memory that is its own, in bytes: mapped files come and go with the page cache.
+/// What a process has in memory, in bytes.
 pub(crate) fn memory(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
 }
