@@ -54,6 +54,8 @@ struct Sequence {
     at: Where,
     head: Option<Running>,
     run: Guard,
+    /// Failures of workers that are made good.
+    allowed: u64,
     hit: Vec<(Target, Duration)>,
 }
 
@@ -64,10 +66,10 @@ impl Sequence {
         let mark = format!("th-faults-{seed}-{}.", std::process::id());
         let at = [Where::Embedded, Where::Serving, Where::Named][rng.usize(..3)];
         let head = (at != Where::Embedded).then(|| place.serve_logging(&[], Stdio::null()));
-        let mut args =
-            vec!["run", "--port", "0", "--name", "r", "--grace-period", "1", "--max-failures", "2"];
-        let workers = rng.u32(1..=3).to_string();
-        args.extend(["--workers", &workers]);
+        let allowed = rng.u64(..3);
+        let (workers, failures) = (rng.u32(1..=3).to_string(), allowed.to_string());
+        let mut args = vec!["run", "--port", "0", "--name", "r", "--grace-period", "1"];
+        args.extend(["--workers", &workers, "--max-failures", &failures]);
         if let (Where::Named, Some(head)) = (at, &head) {
             args.extend(["--head", &head.url]);
         }
@@ -85,7 +87,7 @@ impl Sequence {
             .spawn()
             .map(Guard)
             .unwrap();
-        Self { seed, rng, place, mark, at, head, run, hit: Vec::new() }
+        Self { seed, rng, place, mark, at, head, run, allowed, hit: Vec::new() }
     }
 
     /// Hits something up to three times, with pauses between.
@@ -175,7 +177,7 @@ impl Sequence {
     /// Everything comes to its end, and what is on record makes sense. The answer is how it ended.
     fn check(mut self) -> String {
         let what = format!("seed {} ({:?}): {:?}", self.seed, self.at, self.hit);
-        wait_for(&format!("{what}: the controller to end"), || self.run.try_wait().unwrap());
+        let exit = wait_for(&format!("{what}: the controller to end"), || self.run.try_wait().unwrap());
         wait_for(&format!("{what}: nothing to be left"), || {
             let left: Vec<u32> = processes_with(&self.mark).into_iter().filter(|pid| alive(*pid)).collect();
             left.is_empty().then_some(())
@@ -197,7 +199,9 @@ impl Sequence {
         let run = wait_for(&format!("{what}: the end on record\n{said}"), || {
             Some(head.get(&path)).filter(|run| run["run_status"] != "STARTED")
         });
-        if let Err(wrong) = consistent(&run, controller_killed) {
+        let told = controller_killed || exit.success() == (run["run_status"] == "FINISHED");
+        assert!(told, "{what}: {exit}\n{said}\n{run:#}");
+        if let Err(wrong) = consistent(&run, controller_killed, self.allowed) {
             panic!("{what}: {wrong}\n{said}\n{run:#}");
         }
         let nodes = head.get("/api/train/nodes");
@@ -213,7 +217,7 @@ fn hit(pid: u32, signal: Signal) {
 }
 
 /// Whether a record of a run that has ended makes sense.
-fn consistent(run: &Value, controller_killed: bool) -> Result<(), String> {
+fn consistent(run: &Value, controller_killed: bool, allowed: u64) -> Result<(), String> {
     let ensure = |is: bool, what: &str| if is { Ok(()) } else { Err(what.to_owned()) };
     let status = run["run_status"].as_str().unwrap_or_default();
     let ended = |of: &Value| of["end_time_ms"].as_i64() >= of["start_time_ms"].as_i64();
@@ -236,8 +240,9 @@ fn consistent(run: &Value, controller_killed: bool) -> Result<(), String> {
         failed += u64::from(matches!(reason, Some("worker_failed" | "hung")));
     }
     ensure(run["num_failures"]["worker"] == failed, "failures that are no attempt's")?;
-    ensure(failed <= 3, "more failures than are allowed")?;
-    ensure(status != "ERRORED" || failed == 3, "errored with failures left")?;
+    ensure(failed <= allowed + 1, "more failures than are allowed")?;
+    ensure(status != "ERRORED" || failed == allowed + 1, "errored with failures left")?;
+    ensure(status != "FINISHED" || failed <= allowed, "finished after too many failures")?;
     let last = attempts.last().map(|attempt| attempt["status"].as_str().unwrap());
     ensure(status != "FINISHED" || last == Some("FINISHED"), "finished without an attempt that has")
 }
