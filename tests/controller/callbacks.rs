@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::json;
 use trainhead::{
+    base::Tasks,
     controller::{Callback, Called, Reported, RunContext, TrainController, TrainResult, WorkerSession},
     model::{ControllerState, FirstFailure, StopReport, ledger::Bundle},
 };
@@ -143,7 +144,7 @@ async fn a_stop_does_not_wait_for_a_callback_that_does_not_return() {
     let controller: TrainController<_> = head.with_callback(Arc::new(Stuck), |_| Ok(()));
     let handle = controller.handle();
     let mut view = handle.view();
-    let running = tokio::spawn(controller.run());
+    let running = Tasks::new().spawn(controller.run());
     view.wait_for(|v| v.state == ControllerState::Scheduling).await.unwrap();
     let asked = std::time::Instant::now();
     handle.stop("nobody (test)");
