@@ -38,7 +38,11 @@ fn a_handler_completes_when_the_user_stops_the_run() {
             "ctrl-c" => send(run.id(), Signal::INT),
             // Nobody said that SIGTERM is a scheduler's notice.
             "term" => send(run.id(), Signal::TERM),
-            _ => assert!(place.output(&["abort", "g"]).status.success()),
+            _ => {
+                // It is registered beside the start of its workers.
+                place.await_workers("g", 1);
+                assert!(place.output(&["abort", "g"]).status.success());
+            }
         }
     }
     for (way, place, run) in runs {
