@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::tree::Process;
@@ -26,10 +27,11 @@ impl Cgroup {
     /// Makes one below the group of this process, if the machine lets us.
     pub(super) fn create() -> Option<Self> {
         let parent = Group::own(Hierarchy::Unified)?.path;
-        remove_stale(&parent);
+        end_stale(&parent);
         let this = Process::read(std::process::id())?;
         // With the start time, so that a later process with our pid never has the same group.
-        let group = Self { path: parent.join(format!("{PREFIX}{}-{}", this.pid, this.start_time_ticks)) };
+        let name = format!("{PREFIX}{}-{}-{}", pid_namespace()?, this.pid, this.start_time_ticks);
+        let group = Self { path: parent.join(name) };
         fs::create_dir(&group.path).ok()?;
         if !group.path.join("cgroup.kill").exists() {
             group.remove();
@@ -63,24 +65,34 @@ impl Cgroup {
         let _ = fs::write(self.path.join("cgroup.kill"), "1");
     }
 
-    /// Takes it away once it is empty; one that is not is left to [`remove_stale`] of a later agent.
+    /// Takes it away once it is empty; one that is not is left to [`end_stale`] of a later agent.
     pub(super) fn remove(&self) {
         let _ = fs::remove_dir(&self.path);
     }
 }
 
-/// Removes groups whose agent was killed before it could. A group that holds a process cannot be removed, and one
-/// whose agent lives is not touched.
-fn remove_stale(parent: &Path) {
+/// Ends what is in groups whose agent was killed, and its controller too, so that nobody was left to do it. A group whose
+/// agent lives is not touched, nor one of another pid namespace, whose agents cannot be seen from here.
+fn end_stale(parent: &Path) {
+    let Some(ours) = pid_namespace() else { return };
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let agent = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split_once('-'));
-        if let Some((Ok(pid), Ok(start))) = agent.map(|(pid, start)| (pid.parse(), start.parse::<u64>()))
-            && Process::read(pid).is_none_or(|process| process.start_time_ticks != start)
-        {
-            let _ = fs::remove_dir(entry.path());
+        let parts = name.to_str().and_then(|name| name.strip_prefix(PREFIX)).map(|name| name.split('-'));
+        let numbers: Vec<u64> = parts.into_iter().flatten().filter_map(|part| part.parse().ok()).collect();
+        let &[namespace, pid, start] = numbers.as_slice() else { continue };
+        let agent = u32::try_from(pid).ok().and_then(Process::read);
+        if namespace == ours && agent.is_none_or(|process| process.start_time_ticks != start) {
+            let group = Cgroup::at(entry.path());
+            group.kill();
+            // While they are still ending it is not empty: then the next agent takes it away.
+            group.remove();
         }
     }
+}
+
+/// The pid namespace of this process, by the number of its inode.
+fn pid_namespace() -> Option<u64> {
+    Some(fs::metadata("/proc/self/ns/pid").ok()?.ino())
 }
 
 /// Which tree of control groups.
@@ -146,7 +158,41 @@ impl Hierarchy {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+    use std::time::{Duration, Instant};
+
     use super::*;
+
+    #[test]
+    fn what_a_dead_agent_left_behind_is_ended_by_the_next() {
+        let Some(parent) = usable_cgroup() else {
+            eprintln!("skipped: no control group (v2) can be made here");
+            return;
+        };
+        // A pid that no process has, and one that lives.
+        let (dead, ours) = (u32::MAX, std::process::id());
+        let start = Process::read(ours).unwrap().start_time_ticks;
+        let group = |pid: u32| {
+            let path = parent.join(format!("{PREFIX}{}-{pid}-{start}", pid_namespace().unwrap()));
+            fs::create_dir(&path).unwrap();
+            let child = Command::new("sleep").arg("1000").spawn().unwrap();
+            fs::write(path.join("cgroup.procs"), child.id().to_string()).unwrap();
+            (Cgroup::at(path), child)
+        };
+        let (stale, mut left) = group(dead);
+        let (live, mut kept) = group(ours);
+        end_stale(&parent);
+        left.wait().unwrap();
+        assert_eq!(kept.try_wait().unwrap(), None);
+        kept.kill().unwrap();
+        kept.wait().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while stale.path().exists() || live.path().exists() {
+            stale.remove();
+            live.remove();
+            assert!(Instant::now() < deadline);
+        }
+    }
 
     #[test]
     fn the_own_group_is_found_where_the_hierarchy_is_mounted() {
