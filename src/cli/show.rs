@@ -101,6 +101,17 @@ pub(super) async fn show(global: &Global, args: &Show) -> anyhow::Result<ExitCod
         duration(took)
     )?;
     evidence(&mut out, &run, now)?;
+    let failed =
+        |kind: &str| run.pointer(&format!("/num_failures/{kind}")).and_then(Value::as_i64).unwrap_or(0);
+    let counts = [("worker", "failures"), ("controller", "failed starts"), ("preemption", "preemptions")];
+    let counts: Vec<String> = counts
+        .iter()
+        .filter(|(kind, _)| failed(kind) > 0)
+        .map(|(kind, words)| format!("{words}: {}", failed(kind)))
+        .collect();
+    if !counts.is_empty() {
+        writeln!(out, "{}", counts.join(" · "))?;
+    }
     if let Some(failure) = run.get("first_failure").filter(|f| !f.is_null()) {
         writeln!(out, "\nfirst failure: {}", text(failure, "message"))?;
         for line in array(failure, "log_tail").iter().rev().take(10).rev() {
@@ -110,7 +121,21 @@ pub(super) async fn show(global: &Global, args: &Show) -> anyhow::Result<ExitCod
     for attempt in array(&run, "attempts") {
         let reason =
             attempt.get("end_reason").and_then(Value::as_str).map(|r| format!(" ({r})")).unwrap_or_default();
-        writeln!(out, "\nattempt {} {}{reason}", int(attempt, "ordinal"), text(attempt, "status"))?;
+        let detail = attempt
+            .get("status_detail")
+            .and_then(Value::as_str)
+            .map(|d| format!(": {}", plain(d)))
+            .unwrap_or_default();
+        writeln!(out, "\nattempt {} {}{reason}{detail}", int(attempt, "ordinal"), text(attempt, "status"))?;
+        if let Some(report) = attempt.get("stop_report").filter(|r| !r.is_null()) {
+            let ended = array(report, "processes_ended").len();
+            let forced = if report["forced"] == true { " by force" } else { "" };
+            let left = match array(report, "left") {
+                [] => "nothing is left".to_owned(),
+                left => format!("{} could not be ended", Value::from(left)),
+            };
+            writeln!(out, "{ended} processes ended{forced}, {left}")?;
+        }
         let rows: Vec<Vec<String>> = array(attempt, "workers")
             .iter()
             .map(|w| {
