@@ -48,6 +48,8 @@ pub const LISTED_METRICS: usize = 64;
 pub const STREAMS: usize = 5_000;
 /// Most runs one heartbeat may name.
 pub const HEARTBEAT_RUNS: usize = 10_000;
+/// Longest token that is looked at; those that we make are much shorter.
+pub const TOKEN_CHARS: usize = 256;
 /// Most runs or events on a page.
 pub const PAGE_SIZE: u32 = 1_000;
 /// Runs or events on a page when the caller does not say.

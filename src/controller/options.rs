@@ -82,7 +82,7 @@ impl ControllerOptions {
             resume: false,
             callbacks: Vec::new(),
             stop_signal: default_stop_signal(),
-            grace: Duration::from_secs(30),
+            grace: limits::GRACE_DEFAULT,
             lease_ttl: limits::LEASE_DEFAULT,
             heartbeat: Duration::from_secs(1),
             data_dir,

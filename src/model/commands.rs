@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use super::{
     NumFailures, ProcessIdentity,
     ledger::Demand,
+    metrics::check_step,
     names::{check_document, check_name, check_tags},
 };
 use crate::base::{ActorId, Invalid, RunId, Secret, Timestamp, limits, number};
@@ -260,6 +261,26 @@ pub struct Heartbeat {
     /// What the run would like to have, if that is not fixed or it waits for it. The answer says how much of it is there.
     #[serde(default)]
     pub demand: Option<Demand>,
+}
+
+impl Heartbeat {
+    /// Checks every rule of one run's heartbeat; `field` is its place in the request.
+    ///
+    /// # Errors
+    /// The first rule that is broken, with its field.
+    pub fn check(&self, field: &str) -> Result<(), Invalid> {
+        if self.controller_token.expose().chars().count() > limits::TOKEN_CHARS {
+            return Err(Invalid::over(
+                format!("{field}.controller_token"),
+                limits::TOKEN_CHARS,
+                "characters",
+            ));
+        }
+        if let Some(HeartbeatProgress { step }) = self.progress {
+            check_step(step).map_err(|e| e.within(&format!("{field}.progress")))?;
+        }
+        self.demand.as_ref().map_or(Ok(()), |demand| demand.check(&format!("{field}.demand")))
+    }
 }
 
 /// How far a run is.

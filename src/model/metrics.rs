@@ -219,7 +219,11 @@ fn check_count(points: usize) -> Result<(), Invalid> {
     Ok(())
 }
 
-fn check_step(step: u64) -> Result<i64, Invalid> {
+/// A step as it is stored.
+///
+/// # Errors
+/// When it is more than the store's integers hold.
+pub fn check_step(step: u64) -> Result<i64, Invalid> {
     i64::try_from(step).map_err(|_| Invalid::rule("step", format!("a step is at most {}", i64::MAX)))
 }
 

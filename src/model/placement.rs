@@ -58,7 +58,10 @@ fn shortage(order: &[&Node], demand: &Demand) -> Shortage {
         known.chain(unknown).collect::<Vec<_>>().join("; ")
     };
     let size = if min == max { min.to_string() } else { format!("at least {min} of {max}") };
-    let asked = format!("{size} workers with {} each", words(each));
+    let asked = match (*min, *max) {
+        (1, 1) => format!("1 worker with {}", words(each)),
+        _ => format!("{size} workers with {} each", words(each)),
+    };
     if room(Use::None) < *min {
         let nodes = if node_ids.is_empty() { "all known nodes" } else { "the nodes asked for" };
         return Shortage::Never(format!("{asked} is more than {nodes} have ({})", has(Node::capacity)));
@@ -144,7 +147,7 @@ mod tests {
         assert_eq!(never, Shortage::Never(why.into()));
         ledger.set(&id(1), &place(&ledger, 5, &each(1.0, 0.0)).unwrap());
         let not_now = placed(&ledger, &on(1, 1, &each(1.0, 0.0), &["own", "b2"])).unwrap_err();
-        let why = "1 workers with 1 CPU, 0 GPU each does not fit now; free: own 0 CPU; b2 0 CPU, 2 GPU";
+        let why = "1 worker with 1 CPU, 0 GPU does not fit now; free: own 0 CPU; b2 0 CPU, 2 GPU";
         assert_eq!(not_now, Shortage::NotNow(why.into()));
     }
 
@@ -154,7 +157,7 @@ mod tests {
         let one = each(1.0, 0.0);
         ledger.set(&id(1), &place(&ledger, 2, &one).unwrap());
         ledger.want(&id(2), Some(demand(2, 4, &one)));
-        let why = "1 workers with 1 CPU, 0 GPU each does not fit now; free: own 2 CPU, which others wait for";
+        let why = "1 worker with 1 CPU, 0 GPU does not fit now; free: own 2 CPU, which others wait for";
         assert_eq!(place(&ledger, 1, &one), Err(Shortage::NotNow(why.into())));
         assert_eq!(ledger.place(&id(2), &demand(2, 4, &one)).unwrap().len(), 2);
         ledger.want(&id(2), None);

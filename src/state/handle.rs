@@ -117,9 +117,7 @@ impl StateHandle {
             return Err(refused(Invalid::over("runs", limits::HEARTBEAT_RUNS, "runs in one heartbeat")));
         }
         for (i, beat) in beats.iter().enumerate() {
-            if let Some(demand) = &beat.demand {
-                demand.check(&format!("runs[{i}].demand")).map_err(refused)?;
-            }
+            beat.check(&format!("runs[{i}]")).map_err(refused)?;
         }
         self.ask(|reply| Command::Heartbeats { beats, reply }).await
     }

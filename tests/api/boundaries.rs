@@ -190,3 +190,16 @@ async fn the_figures_are_what_prometheus_reads_and_are_bounded_in_number() {
     assert!(value("trainhead_commits_total") >= 2.0 && value("trainhead_database_bytes") > 0.0);
     assert!(value("trainhead_sweep_age_seconds") < 60.0 && value("trainhead_disk_free_bytes") > 0.0);
 }
+
+#[tokio::test]
+async fn a_heartbeat_s_step_is_one_that_can_be_stored() {
+    let head = Head::new().await;
+    let beat =
+        |step: u64| json!({"runs": [{"run_id": "x", "controller_token": "y", "progress": {"step": step}}]});
+    let refused = head.post("/api/train/heartbeats", None, beat(1 << 63)).await;
+    assert_eq!(
+        (refused.status, &refused.body["field"]),
+        (StatusCode::UNPROCESSABLE_ENTITY, &json!("runs[0].progress.step"))
+    );
+    assert_eq!(head.post("/api/train/heartbeats", None, beat((1 << 63) - 1)).await.status, StatusCode::OK);
+}

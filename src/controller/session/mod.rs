@@ -29,8 +29,11 @@ use super::{
     policy::Why,
 };
 use crate::{
-    base::{Clock, Invalid, Timestamp, number},
-    model::{commands::check_time, metrics::flatten},
+    base::{Clock, Timestamp, number},
+    model::{
+        commands::check_time,
+        metrics::{check_step, flatten},
+    },
 };
 
 /// Points that may wait for the outbox, which takes them as they come; beyond that the newest are dropped and counted.
@@ -283,9 +286,7 @@ impl Session {
         let now = self.clock.now();
         let time = report.time_ms.unwrap_or(now);
         check_time("time_ms", time, now)?;
-        if report.step.is_some_and(|step| i64::try_from(step).is_err()) {
-            return Err(Invalid::rule("step", format!("a step is at most {}", i64::MAX)).into());
-        }
+        report.step.map_or(Ok(0), check_step)?;
         let metrics = flatten(report.metrics)?;
         let attempt = self.attempt.load(Ordering::Acquire);
         let mut waiting = self.waiting.lock();
