@@ -23,4 +23,4 @@ pub use ids::{ActorId, AttemptId, RunId};
 pub use invalid::Invalid;
 pub use sampler::HostSampler;
 pub use secret::{Secret, TokenHash};
-pub use tasks::Tasks;
+pub use tasks::{Tasks, until};

@@ -2,9 +2,20 @@
 
 use std::{future::Future, time::Duration};
 
-use tokio::task::JoinHandle;
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep_until},
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
+
+/// Waits until then; for ever if there is no such moment. For a `select!` one of whose waits may be off.
+pub async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
 
 /// A set of tasks with one way to stop them. Clones share the set.
 #[derive(Clone, Debug, Default)]

@@ -16,7 +16,7 @@ use super::{
     session::{Session, WorkerSession},
     words::new_worker,
 };
-use crate::model::StopReport;
+use crate::{base::until, model::StopReport};
 
 /// A train function: one call a rank. It leaves when a report's answer says stop.
 pub type TrainFn =
@@ -136,12 +136,6 @@ impl WorkerGroup for ClosureGroup {
         if !self.ended && self.running.is_empty() {
             return self.end(false);
         }
-        let given_up = async {
-            match self.deadline {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             event = self.events.recv() => match event {
                 Some(GroupEvent::Exited(exit)) => {
@@ -151,7 +145,7 @@ impl WorkerGroup for ClosureGroup {
                 Some(event) => event,
                 None => std::future::pending().await,
             },
-            () = given_up => {
+            () = until(self.deadline) => {
                 self.deadline = None;
                 self.end(true)
             }

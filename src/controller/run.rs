@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{mpsc, oneshot, watch},
-    time::{Instant, MissedTickBehavior, interval, sleep_until, timeout},
+    time::{Instant, MissedTickBehavior, interval, timeout},
 };
 use tracing::debug;
 
@@ -21,7 +21,7 @@ use super::{
     steps::{Effect, History, Input, Outcome},
 };
 use crate::{
-    base::{RunId, Tasks},
+    base::{RunId, Tasks, until},
     model::verbs::{BeginAttempt, Begun},
     state::ClientError,
 };
@@ -320,13 +320,6 @@ impl<G: WorkerGroup> TrainController<G> {
         }
         self.tasks.shutdown("the controller", Duration::from_secs(5)).await;
         result
-    }
-}
-
-async fn until(at: Option<Instant>) {
-    match at {
-        Some(at) => sleep_until(at).await,
-        None => std::future::pending().await,
     }
 }
 

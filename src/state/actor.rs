@@ -9,7 +9,7 @@ use std::{
 
 use tokio::{
     sync::mpsc,
-    time::{Instant, MissedTickBehavior, interval, sleep_until},
+    time::{Instant, MissedTickBehavior, interval},
 };
 use tracing::{error, warn};
 
@@ -22,7 +22,7 @@ use super::{
     working_set::WorkingSet,
 };
 use crate::{
-    base::{RunId, error::chain, number},
+    base::{RunId, error::chain, number, until},
     store::{self, Writer},
 };
 
@@ -86,12 +86,6 @@ impl Actor {
         let mut tick_at: Option<Instant> = None;
         let mut commands = Vec::with_capacity(GROUP);
         loop {
-            let tick = async {
-                match tick_at {
-                    Some(at) => sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
             let process_ended = async {
                 match &ended {
                     Some(fd) => fd.wait(|_| {}).await,
@@ -108,7 +102,7 @@ impl Actor {
                     self.give_back().await;
                 }
                 _ = process_ended => self.group(&mut commands, Look::Now).await,
-                () = tick => {
+                () = until(tick_at) => {
                     self.publish_ticks();
                     tick_at = None;
                 }

@@ -8,7 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    base::masking::{MASK, mask_arguments, mask_document},
+    base::{
+        limits,
+        masking::{MASK, mask_arguments, mask_document},
+    },
     cli::options::{Preemption, Run, Workers},
     controller::{
         FailurePolicy, HealthPolicy, OnPreemption, ScalingPolicy, default_stop_signal, process::parse_signal,
@@ -54,7 +57,7 @@ impl Settings {
             max_failures: policy.max_failures,
             max_preemptions: policy.max_preemption_failures,
             max_start_failures: policy.controller_failure_limit,
-            grace_period_s: 30.0,
+            grace_period_s: limits::GRACE_DEFAULT.as_secs_f64(),
             stop_signal: signal_name(default_stop_signal()).into_owned(),
             cwd: Some(std::env::current_dir().context("there is no current directory")?),
             ..Self::default()

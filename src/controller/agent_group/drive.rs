@@ -11,7 +11,7 @@ use tracing::warn;
 
 use super::{Launch, Orphans};
 use crate::{
-    base::{error::chain, log_limit::keep_within, number},
+    base::{error::chain, log_limit::keep_within, number, until},
     controller::{
         agent::{
             AgentError, AgentProcess, CgroupUse, FromAgent, RankSpec, StartedWorker, ToAgent, sweep_orphans,
@@ -143,12 +143,6 @@ impl Drive<'_> {
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.deadline = Some(self.begun + START_LIMIT);
         let over = loop {
-            let late = async {
-                match self.deadline {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 message = agent.recv() => match message {
                     Ok(Some(message)) => {
@@ -166,7 +160,7 @@ impl Drive<'_> {
                     Some(order) => self.obey(&mut agent, order).await,
                     None => break Over::Deserted,
                 },
-                () = late => {
+                () = until(self.deadline) => {
                     warn!("the agent does not answer and is ended");
                     break Over::Lost;
                 }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tracing::{debug, error, warn};
 
 use super::{
@@ -17,7 +17,7 @@ use super::{
     spool::Spool,
 };
 use crate::{
-    base::{AttemptId, RunId, Secret},
+    base::{AttemptId, RunId, Secret, until},
     model::{
         commands::{RegisterRun, Registration},
         verbs::RunVerb,
@@ -96,8 +96,8 @@ impl Delivery {
                         }
                     }
                 }
-                () = at(retry) => retry = None,
-                () = at(gathered) => {
+                () = until(retry) => retry = None,
+                () = until(gathered) => {
                     gathered = None;
                     self.link.put(|_| ());
                 }
@@ -309,13 +309,6 @@ fn attempt_of(verb: &RunVerb) -> Option<&AttemptId> {
 async fn present(sending: &mut Option<Sending>) -> Answer {
     match sending {
         Some(sending) => sending.await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn at(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
         None => std::future::pending().await,
     }
 }
