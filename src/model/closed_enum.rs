@@ -47,8 +47,8 @@ pub(crate) use closed_enum;
 #[cfg(test)]
 mod tests {
     use crate::model::{
-        Actor, AttemptStatus, ControllerState, EndReason, EventKind, Phase, RunStatus, WorkerStatus,
-        run::ActorStatus,
+        Actor, AttemptStatus, CheckpointState, ControllerState, EndReason, EventKind, Phase, RunStatus,
+        WorkerStatus, checkpoint::ScoreOrder, run::ActorStatus,
     };
 
     #[test]
@@ -70,7 +70,9 @@ mod tests {
             WorkerStatus,
             ActorStatus,
             EventKind,
-            Actor
+            Actor,
+            CheckpointState,
+            ScoreOrder
         );
     }
 }
