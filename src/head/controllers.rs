@@ -24,6 +24,7 @@ use crate::{
         verbs::{AttemptRunning, BeginAttempt, Begun, EndAttempt, EndRun, RunVerb, SetState, WorkerChanges},
         view::TrainRun,
     },
+    state::Ack,
 };
 
 /// The answer to a write: the run as it is listed now.
@@ -34,9 +35,19 @@ pub(super) struct Written {
     run: Box<RawValue>,
 }
 
-async fn say(head: &Head, run: &RunId, token: &Secret, verb: RunVerb) -> Result<Json<Written>, Problem> {
-    let ack = head.state.say(run, token, verb).await?;
-    Ok(Json(Written { run: raw(&ack)? }))
+impl Written {
+    pub(super) fn of(ack: &Ack) -> Result<Json<Self>, Problem> {
+        Ok(Json(Self { run: raw(ack)? }))
+    }
+}
+
+pub(super) async fn say(
+    head: &Head,
+    run: &RunId,
+    token: &Secret,
+    verb: RunVerb,
+) -> Result<Json<Written>, Problem> {
+    Written::of(&head.state.say(run, token, verb).await?)
 }
 
 /// The controller's state changed. Only transitions that the state machine has are taken.

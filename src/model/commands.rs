@@ -198,6 +198,9 @@ pub struct HeartbeatAnswer {
     /// Answer to `demand`: how many workers the run can have now, what it has counted in; less than its minimum if it has
     /// to wait.
     pub fits: Option<u32>,
+    /// Checkpoints that people want kept, whatever the run's retention says.
+    #[serde(default)]
+    pub pinned_checkpoints: Vec<u64>,
     /// Why the heartbeat was refused, as the slug of a problem: `stale-controller`, `run-not-found`, `run-ended`,
     /// `wrong-token`.
     pub problem: Option<String>,

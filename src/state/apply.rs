@@ -124,6 +124,9 @@ impl WorkingSet {
                 record.change_workers(&attempt, body, now, &mut trail)?
             }
             RunVerb::EndAttempt(attempt, body) => record.end_attempt(&attempt, body, now, &mut trail)?,
+            RunVerb::RecordCheckpoint(number, body) => {
+                record.record_checkpoint(number, *body, now, &mut trail)?;
+            }
             RunVerb::End(body) => record.end(*body, now, &mut trail)?,
         }
         around.account(record);
@@ -181,6 +184,7 @@ impl WorkingSet {
         let mut trail = Trail::default();
         match edit {
             Edit::Annotate(body) => record.annotate(body, now, &mut trail)?,
+            Edit::Pin(number, pin) => record.pin_checkpoint(number, pin, now, &mut trail)?,
             Edit::Trash => record.trash(now, &mut trail)?,
             Edit::Restore => record.restore(Actor::User, now, &mut trail),
         }
@@ -278,6 +282,10 @@ impl WorkingSet {
             stop_reason: stop.and_then(|s| s.reason.clone()),
             grace_period_ms: stop.and_then(|s| s.grace_period_ms),
             fits: None,
+            pinned_checkpoints: record
+                .filter(|_| problem.is_none())
+                .map(RunRecord::pinned_checkpoints)
+                .unwrap_or_default(),
             problem: problem.or(ended).map(|p| slug(&p).to_owned()),
             run_id,
         }
@@ -325,10 +333,11 @@ fn note_nodes(nodes: &BTreeSet<(String, String)>, group: &mut Group, around: Aro
 }
 
 pub(super) fn merge(into: &mut Trail, from: Trail) {
-    let Trail { events, attempts, workers } = from;
+    let Trail { events, attempts, workers, checkpoints } = from;
     into.events.extend(events);
     into.attempts.extend(attempts);
     into.workers.extend(workers);
+    into.checkpoints.extend(checkpoints);
 }
 
 /// The stable word for a refusal, in problems and heartbeats.
@@ -336,6 +345,8 @@ pub(crate) const fn slug(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::RunNotFound(_) => "run-not-found",
         Refusal::AttemptNotFound { .. } => "attempt-not-found",
+        Refusal::CheckpointNotFound { .. } => "checkpoint-not-found",
+        Refusal::CheckpointGone { .. } => "checkpoint-gone",
         Refusal::RunExists(_) => "run-exists",
         Refusal::RunEnded(_) | Refusal::NothingToResume => "run-ended",
         Refusal::StaleController { .. } => "stale-controller",

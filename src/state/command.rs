@@ -8,7 +8,7 @@ use crate::{
     model::{
         commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration, StopRun},
         metrics::Point,
-        people::AnnotateRun,
+        people::{AnnotateRun, Pin},
         verbs::{BeginAttempt, Begun, RunVerb},
     },
 };
@@ -30,6 +30,7 @@ pub(super) struct Points {
 #[derive(Debug)]
 pub(super) enum Edit {
     Annotate(AnnotateRun),
+    Pin(u64, Pin),
     Trash,
     Restore,
 }

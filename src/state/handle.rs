@@ -20,7 +20,7 @@ use crate::{
     model::{
         commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration, StopRun},
         metrics::ReportBatch,
-        people::AnnotateRun,
+        people::{AnnotateRun, Pin},
         verbs::{BeginAttempt, Begun, RunVerb},
     },
 };
@@ -139,6 +139,14 @@ impl StateHandle {
     pub async fn annotate(&self, run: &RunId, body: AnnotateRun) -> Result<Ack, StateError> {
         body.check().map_err(refused)?;
         self.edit(run, Edit::Annotate(body)).await
+    }
+
+    /// Keeps a checkpoint whatever retention says, or not any longer.
+    ///
+    /// # Errors
+    /// When there is no such checkpoint, or it is gone.
+    pub async fn pin_checkpoint(&self, run: &RunId, number: u64, pin: Pin) -> Result<Ack, StateError> {
+        self.edit(run, Edit::Pin(number, pin)).await
     }
 
     /// Puts an ended run into the trash: lists do not show it any more, nothing of it is lost.

@@ -159,8 +159,29 @@ impl HttpState {
         token: Option<&Secret>,
         body: &impl Serialize,
     ) -> Result<T, ClientError> {
+        self.write(Method::POST, limit, path, token, body).await
+    }
+
+    /// Puts a body in its place.
+    async fn put<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        token: Option<&Secret>,
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        self.write(Method::PUT, REQUEST_LIMIT, path, token, body).await
+    }
+
+    async fn write<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        limit: Duration,
+        path: &str,
+        token: Option<&Secret>,
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
         let url = format!("{}{path}", self.base);
-        let mut request = self.http.request(Method::POST, url).timeout(limit).json(body);
+        let mut request = self.http.request(method, url).timeout(limit).json(body);
         if let Some(token) = token {
             request = request.bearer_auth(token.expose());
         }
@@ -218,6 +239,9 @@ impl StateClient for HttpState {
             }
             RunVerb::EndAttempt(id, body) => {
                 self.post(&at(&format!("attempts/{id}/end")), token, &body).await
+            }
+            RunVerb::RecordCheckpoint(number, body) => {
+                self.put(&at(&format!("checkpoints/{number}")), token, &body).await
             }
             RunVerb::End(body) => self.post(&at("end"), token, &body).await,
         }?;

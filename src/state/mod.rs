@@ -9,6 +9,7 @@ mod actor;
 mod apply;
 mod backup;
 mod blocking;
+mod checkpoints;
 mod client;
 mod command;
 mod counters;

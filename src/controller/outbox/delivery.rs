@@ -302,7 +302,9 @@ fn attempt_of(verb: &RunVerb) -> Option<&AttemptId> {
         RunVerb::AttemptRunning(id, _) | RunVerb::ChangeWorkers(id, _) | RunVerb::EndAttempt(id, _) => {
             Some(id)
         }
-        RunVerb::SetState(_) | RunVerb::BeginAttempt(_) | RunVerb::End(_) => None,
+        RunVerb::SetState(_) | RunVerb::BeginAttempt(_) | RunVerb::RecordCheckpoint(..) | RunVerb::End(_) => {
+            None
+        }
     }
 }
 

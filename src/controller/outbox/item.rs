@@ -45,6 +45,9 @@ impl Item {
                 let lines = failure.map_or(0, |f| f.log_tail.iter().map(String::len).sum());
                 VERB_WEIGHT + lines
             }
+            Self::Say(RunVerb::RecordCheckpoint(_, body)) => {
+                VERB_WEIGHT + body.metrics.keys().map(|key| key.len() + 32).sum::<usize>()
+            }
             Self::Say(RunVerb::SetState(_) | RunVerb::EndAttempt(..)) => VERB_WEIGHT,
             Self::Say(RunVerb::BeginAttempt(body)) | Self::Begin { body, .. } => {
                 VERB_WEIGHT + (body.nodes.len() + body.node_ids.len()) * MEMBER_WEIGHT

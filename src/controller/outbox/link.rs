@@ -43,6 +43,8 @@ pub(in crate::controller) struct FromHead {
     pub(in crate::controller) fenced: bool,
     /// How many workers the run can have of what it demands; none until that is known.
     pub(in crate::controller) fits: Option<u32>,
+    /// Checkpoints that people want kept.
+    pub(in crate::controller) pinned: Vec<u64>,
 }
 
 /// The run as the head has it.

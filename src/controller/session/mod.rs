@@ -25,6 +25,7 @@ pub use worker::WorkerSession;
 
 use super::{
     callbacks::{ReportHook, Reported},
+    checkpoints::{Desk, Usable},
     last_report::LastReport,
     policy::Why,
 };
@@ -80,7 +81,7 @@ pub(super) struct Taken {
 }
 
 impl Session {
-    pub(super) fn new(info: SessionInfo, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(info: SessionInfo, _desk: Desk, clock: Arc<dyn Clock>) -> Self {
         let standing = Standing::begin(clock.monotonic());
         Self {
             info,
@@ -198,7 +199,13 @@ impl Session {
     }
 
     /// A new attempt begins.
-    pub(super) fn begin_attempt(&self, attempt: u32, restart_count: u32, world_size: u32) {
+    pub(super) fn begin_attempt(
+        &self,
+        attempt: u32,
+        restart_count: u32,
+        world_size: u32,
+        _from: Option<Usable>,
+    ) {
         self.attempt.store(attempt, Ordering::Release);
         self.restart_count.store(restart_count, Ordering::Release);
         self.world_size.store(world_size, Ordering::Release);
