@@ -172,6 +172,22 @@ impl HttpState {
         self.write(Method::PUT, REQUEST_LIMIT, path, token, body).await
     }
 
+    /// Sets what needs no words.
+    ///
+    /// # Errors
+    /// When the head cannot be reached or refuses.
+    pub async fn put_empty<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.put(path, None, &serde_json::Map::new()).await
+    }
+
+    /// Takes away.
+    ///
+    /// # Errors
+    /// When the head cannot be reached or refuses.
+    pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.write(Method::DELETE, REQUEST_LIMIT, path, None, &serde_json::Map::new()).await
+    }
+
     async fn write<T: DeserializeOwned>(
         &self,
         method: Method,

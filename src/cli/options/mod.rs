@@ -1,11 +1,13 @@
 //! Every option, with its environment variable and its help.
 
+mod checkpoints;
 mod run;
 
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(super) use checkpoints::{CheckpointCommand, Checkpointing, Checkpoints, Which};
 pub(super) use run::{Preemption, Run, TailWhich, Workers};
 
 use super::units::{self, Bytes};
@@ -50,6 +52,8 @@ pub(super) enum Command {
     Show(Show),
     /// Print the log of a run
     Logs(Logs),
+    /// List, copy, verify and pin the checkpoints of a run
+    Checkpoints(Checkpoints),
     /// Ask a run to stop
     Abort(Abort),
     /// Copy the store, logs and checkpoints to a directory, while a head serves them
