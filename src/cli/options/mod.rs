@@ -112,7 +112,7 @@ pub(super) struct Global {
     #[arg(long, global = true, env = "TRAINHEAD_WEBHOOK_SECRET", value_name = "SECRET", value_parser = secret,
         hide_env_values = true, hide_default_value = true, hide_short_help = true)]
     pub(super) webhook_secret: Option<Secret>,
-    /// What is told: the changes of runs, attempts, workers, requests to stop, takeovers, or all of it
+    /// What is told: the changes of runs, attempts, workers, requests to stop, takeovers, checkpoints, or all of it
     #[arg(
         long,
         global = true,
@@ -159,6 +159,8 @@ pub(super) enum WebhookEvents {
     Stop,
     /// Takeovers
     Controller,
+    /// Checkpoints that are committed, validated, pinned or gone
+    Checkpoint,
     /// All of these
     All,
 }
@@ -171,6 +173,7 @@ impl WebhookEvents {
             Self::Worker => &[EventKind::Worker],
             Self::Stop => &[EventKind::Stop],
             Self::Controller => &[EventKind::Controller],
+            Self::Checkpoint => &[EventKind::Checkpoint],
             Self::All => EventKind::ALL,
         }
     }
