@@ -6,6 +6,7 @@ use tokio::sync::watch;
 
 use super::{
     callbacks::{Callbacks, RunContext},
+    checkpoints::{CheckpointOptions, Desk},
     group::WorkerGroup,
     handle::asks,
     last_report::LastReport,
@@ -50,7 +51,15 @@ impl<G: WorkerGroup> TrainController<G> {
             grace_period_ms: number::millis(options.grace),
             config: options.settings.clone(),
         };
-        let session = Arc::new(Session::new(info, Arc::clone(&options.clock)));
+        let desk = Desk::open(
+            CheckpointOptions::default(),
+            run_id.clone(),
+            options.experiment.clone(),
+            storage_path.clone(),
+            Arc::clone(&options.clock),
+            &tasks,
+        );
+        let session = Arc::new(Session::new(info, desk, Arc::clone(&options.clock)));
         if let Some(socket) = &options.session_socket {
             session_server::serve(Arc::clone(&session), socket, &tasks)?;
         }

@@ -99,7 +99,7 @@ impl<G: WorkerGroup> TrainController<G> {
         num_workers: u32,
         reservation: Vec<Bundle>,
     ) -> GroupSpec {
-        self.session.begin_attempt(attempt, restart_count, num_workers);
+        self.session.begin_attempt(attempt, restart_count, num_workers, None);
         self.waits.drained = None;
         GroupSpec {
             run: self.run_id.clone(),
