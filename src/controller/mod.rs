@@ -26,6 +26,7 @@ mod session;
 mod session_server;
 mod stacks;
 mod steps;
+mod trials;
 mod validation;
 mod words;
 
@@ -40,6 +41,8 @@ pub use options::{AttemptSummary, ControllerOptions, ControllerView, TrainResult
 pub use policy::{FailurePolicy, HealthPolicy, OnPreemption, ScalingPolicy, Why};
 pub use run::TrainController;
 pub use session::{
-    Context, Notice, ReportAnswer, Session, SessionError, SessionInfo, WorkerReport, WorkerSession,
+    Context, Notice, ReportAnswer, Reporter, Reporting, Session, SessionError, SessionInfo, TrialError,
+    TrialResult, WorkerReport, WorkerSession,
 };
+pub use trials::{Reset, Trial, TrialEnd, TrialOptions, TrialWorker};
 pub use validation::{ValidateBy, ValidateFn, Validation};

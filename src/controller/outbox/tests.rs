@@ -7,6 +7,7 @@ use super::*;
 use crate::{
     base::{AttemptId, SystemClock, Timestamp, number::size},
     controller::{
+        checkpoints::{CheckpointOptions, Desk},
         fake_head::{FakeHead, Heard, LIMIT},
         session::SessionInfo,
     },
@@ -36,8 +37,10 @@ impl Place {
         };
         let run = info.run_id.clone();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let session = Arc::new(Session::new(info, Arc::clone(&clock)));
-        session.begin_attempt(0, 0, 2);
+        let (options, at) = (CheckpointOptions::default(), run_dir.path().to_owned());
+        let desk = Desk::open(options, run.clone(), None, at, Arc::clone(&clock), &tasks);
+        let session = Arc::new(Session::new(info, desk, Arc::clone(&clock)));
+        session.begin_attempt(0, 0, 2, None);
         let register = RegisterRun {
             id: Some(run.clone()),
             resume: true,
