@@ -279,6 +279,7 @@ impl<G: WorkerGroup> TrainController<G> {
         let took = self.options.clock.monotonic().saturating_sub(self.begun);
         self.callbacks.call(Hook::BeforeControllerShutdown);
         let delivered = self.outbox.flush(FLUSH).await;
+        let spools = if delivered { Vec::new() } else { self.outbox.keep().await };
         self.publish(&self.outbox.news().borrow());
         // The run has ended by now, whatever becomes of its logs.
         if let Some(shipper) = self.shipper
@@ -311,6 +312,7 @@ impl<G: WorkerGroup> TrainController<G> {
             storage_path: self.options.data_dir.run_dir(&self.run_id),
             last_metrics: last.metrics.into_iter().collect(),
             delivered,
+            spools,
             exit_code,
         };
         if let Some(called) = self.callbacks.gate(Hook::Finish(Box::new(result.clone())))

@@ -31,6 +31,7 @@ mod query;
 mod ray;
 mod reconcile;
 mod register;
+mod report;
 mod retention;
 mod shared;
 mod shown;
