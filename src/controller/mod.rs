@@ -38,6 +38,7 @@ pub use checkpoints::{
 pub use closure_group::{ClosureGroup, TrainFn};
 pub use handle::ControllerHandle;
 pub use options::{AttemptSummary, ControllerOptions, ControllerView, TrainResult, default_stop_signal};
+pub use outbox::{About, FoundSpool, Leftover, Tally, Undelivered, is_spool_dir, spools_of_run};
 pub use policy::{FailurePolicy, HealthPolicy, OnPreemption, ScalingPolicy, Why};
 pub use run::TrainController;
 pub use session::{

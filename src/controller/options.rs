@@ -157,6 +157,9 @@ pub struct TrainResult {
     pub last_metrics: BTreeMap<String, MetricValue>,
     /// Whether the head has the whole record.
     pub delivered: bool,
+    /// Where the rest of it is kept, for `trainhead sync`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub spools: Vec<PathBuf>,
     /// The exit code for whoever started the run: 0, the first failing rank's, 130 if it was stopped, 75 if it was
     /// preempted and is to be queued again.
     pub exit_code: u8,

@@ -346,6 +346,7 @@ impl<G: WorkerGroup> TrainController<G> {
         let took = self.options.clock.monotonic().saturating_sub(self.begun);
         self.callbacks.call(Hook::BeforeControllerShutdown);
         let delivered = self.outbox.flush(FLUSH).await;
+        let spools = if delivered { Vec::new() } else { self.outbox.keep().await };
         self.publish(&self.outbox.news().borrow());
         // The run has ended by now, whatever becomes of its logs.
         if let Some(shipper) = self.shipper
@@ -387,6 +388,7 @@ impl<G: WorkerGroup> TrainController<G> {
             best_checkpoints: ranking.by_score.iter().filter_map(|number| show(*number)).collect(),
             last_metrics,
             delivered,
+            spools,
             exit_code,
         };
         if let Some(called) = self.callbacks.gate(Hook::Finish(Box::new(result.clone())))

@@ -7,7 +7,7 @@ use crate::{
     base::{ActorId, RunId, Secret},
     model::{
         commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration, StopRun},
-        metrics::Point,
+        metrics::{Point, Stored},
         people::{AnnotateRun, Pin},
         verbs::{BeginAttempt, Begun, RunVerb},
     },
@@ -62,7 +62,7 @@ pub(super) enum Command {
         run: RunId,
         token: Secret,
         points: Points,
-        reply: Reply<u64>,
+        reply: Reply<Stored>,
     },
     Heartbeats {
         beats: Vec<Heartbeat>,

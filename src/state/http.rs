@@ -13,7 +13,7 @@ use crate::{
     model::{
         NumFailures,
         commands::{Heartbeat, HeartbeatAnswer, Heartbeats, RegisterRun, Registration},
-        metrics::ReportBatch,
+        metrics::{ReportBatch, Stored},
         verbs::{BeginAttempt, Begun, RunVerb},
     },
 };
@@ -228,6 +228,10 @@ impl HttpState {
 
 #[async_trait]
 impl StateClient for HttpState {
+    fn address(&self) -> Option<String> {
+        Some(self.base.clone())
+    }
+
     async fn register(&self, body: RegisterRun) -> Result<Registration, ClientError> {
         let Registered { run, controller_token, epoch } = self.post("/api/train/runs", None, &body).await?;
         Ok(Registration {
@@ -299,10 +303,8 @@ impl StateClient for HttpState {
         Ok(answer.size_bytes)
     }
 
-    async fn report(&self, run: &RunId, token: &Secret, batch: ReportBatch) -> Result<(), ClientError> {
-        let _: serde_json::Value =
-            self.post(&format!("/api/train/runs/{run}/reports"), Some(token), &batch).await?;
-        Ok(())
+    async fn report(&self, run: &RunId, token: &Secret, batch: ReportBatch) -> Result<Stored, ClientError> {
+        self.post(&format!("/api/train/runs/{run}/reports"), Some(token), &batch).await
     }
 
     async fn heartbeat(&self, beat: Heartbeat) -> Result<HeartbeatAnswer, ClientError> {

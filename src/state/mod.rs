@@ -32,6 +32,7 @@ mod query;
 mod ray;
 mod reconcile;
 mod register;
+mod report;
 mod retention;
 mod shared;
 mod shown;

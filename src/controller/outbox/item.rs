@@ -30,7 +30,7 @@ pub(super) enum Item {
         ticket: u64,
         body: BeginAttempt,
     },
-    /// Gets its number when it is sent, so that a batch that is dropped leaves no gap.
+    /// It has its number, so that whoever delivers it, and however often, it is stored once.
     Report(ReportBatch),
 }
 
