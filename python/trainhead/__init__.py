@@ -14,7 +14,9 @@ Start it with ``trainhead run --workers 2 -- python3 train.py``. Run as plain
 """
 
 from ._context import Context
+from ._init import active_run, init
 from ._notice import Notice
+from ._run import Run
 from ._session import Stop, finish, get_context, heed_notices, log, notice, report
 
 __version__ = "0.1.0"
@@ -22,10 +24,13 @@ __version__ = "0.1.0"
 __all__ = [
     "Context",
     "Notice",
+    "Run",
     "Stop",
+    "active_run",
     "finish",
     "get_context",
     "heed_notices",
+    "init",
     "log",
     "notice",
     "report",

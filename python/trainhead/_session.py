@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from . import _life
 from ._context import Context, context_from_answer, context_from_environment, int_from_environment
 from ._log import LogSender
 from ._metrics import check_step, encode_json, flatten_metrics
@@ -53,6 +54,7 @@ class Session:
         self._timeout_s = ANSWER_TIMEOUT_S
         self._quiet_until_s = 0.0  # on the monotonic clock
         self._lost_reports = 0
+        self.stop_requested = False
 
     def report(self, metrics: Mapping[str, object], step: int | None) -> None:
         """See the function `report`."""
@@ -66,6 +68,7 @@ class Session:
             note(f"the controller takes reports again; {lost} before this one were lost")
         self._notice = notice_from_answer(answer) or self._notice
         if answer.get("stop") is True:
+            self.stop_requested = True
             raise Stop
 
     def heed_notices(self) -> None:
@@ -162,10 +165,12 @@ def report(metrics: Mapping[str, object], *, step: int | None = None) -> None:
         Stop: the controller wants this worker to stop.
     """
     session = _current_session()
-    if session is None:
-        _point(metrics, step)
-    else:
+    if session is not None:
         session.report(metrics, step)
+    elif (run := _life.newest()) is not None:
+        run.report(metrics, step)
+    else:
+        _check_only(metrics, step)
 
 
 def log(metrics: Mapping[str, object], *, step: int | None = None) -> None:
@@ -191,10 +196,12 @@ def log(metrics: Mapping[str, object], *, step: int | None = None) -> None:
         ValueError: as for `report`.
     """
     session = _current_session()
-    if session is None:
-        _point(metrics, step)
-    else:
+    if session is not None:
         session.log(metrics, step)
+    elif (run := _life.newest()) is not None:
+        run.log(metrics, step)
+    else:
+        _check_only(metrics, step)
 
 
 def get_context() -> Context:
@@ -262,6 +269,15 @@ def finish(value: object) -> None:
         session.finish(value)
 
 
+def _check_only(metrics: Mapping[str, object], step: int | None) -> None:
+    note_once(
+        "no-session",
+        "neither started by `trainhead run` nor after `trainhead.init()`: metrics are checked,"
+        " not recorded",
+    )
+    _point(metrics, step)
+
+
 def _point(metrics: Mapping[str, object], step: int | None) -> dict[str, Any]:
     """One point as it is sent: checked, flat, with the time of now."""
     flat = flatten_metrics(metrics)
@@ -290,7 +306,6 @@ def _current_session() -> Session | None:
 def _begin_session() -> Session | None:
     address = os.environ.get("TRAINHEAD_SESSION")
     if not address:
-        note_once("no-session", "not started by `trainhead run`: metrics are checked, not recorded")
         return None
     scheme, _, path = address.partition(":")
     if scheme != "unix" or not path:
