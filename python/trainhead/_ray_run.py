@@ -10,6 +10,7 @@ from importlib import metadata
 from typing import Any, NamedTuple
 
 from ._host import new_id, now_ms
+from ._metrics import flatten_metrics
 from ._outbox import Outbox
 from ._recorder import numbers
 from ._registration import registration
@@ -167,7 +168,7 @@ class RayRun:
     def report(self, metrics: Mapping[str, object]) -> None:
         """All ranks have reported; these are rank 0's metrics."""
         attempt = self._attempt.ordinal if self._attempt else max(self._attempts - 1, 0)
-        kept = numbers(metrics)
+        kept = flatten_metrics(numbers(metrics))
         self._outbox.report(attempt, 0, self._reports, now_ms(), kept)
         self._reports += 1
 
@@ -316,7 +317,11 @@ def _fields(config: Any) -> dict[str, Any]:
     if not dataclasses.is_dataclass(config):
         return {}
     values = {f.name: getattr(config, f.name, None) for f in dataclasses.fields(config)}
-    return {name: v for name, v in values.items() if v is not None and not name.startswith("_")}
+    return {
+        name: value
+        for name, value in values.items()
+        if value is not None and value != "DEPRECATED" and not name.startswith("_")
+    }
 
 
 def _versions() -> dict[str, str]:

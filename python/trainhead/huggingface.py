@@ -63,6 +63,8 @@ class TrainHeadCallback(TrainerCallback):  # type: ignore[misc]
         """Log them."""
         metrics = {_key(key): value for key, value in (logs or {}).items()}
         self._recorder.log(metrics, step=state.global_step)
+        if self._recorder.stop_requested:
+            control.should_training_stop = True
 
     def on_train_end(
         self,

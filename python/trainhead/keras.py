@@ -45,6 +45,8 @@ class TrainHeadCallback(Callback):  # type: ignore[misc]
     def on_epoch_end(self, epoch: int, logs: Mapping[str, object] | None = None) -> None:
         """Log the epoch."""
         self._recorder.log({_key(key): value for key, value in (logs or {}).items()}, step=epoch)
+        if self._recorder.stop_requested:
+            self.model.stop_training = True
 
     def on_train_end(self, logs: Mapping[str, object] | None = None) -> None:
         """End the run that was begun."""

@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lightgbm.callback import CallbackEnv
+from lightgbm.callback import CallbackEnv, EarlyStopException
 
-from ._recorder import Recorder, TrainingInterruptedError
+from ._ending import Ending, failed
+from ._recorder import Recorder
 
 __all__ = ["log_evaluation"]
 
@@ -67,14 +68,17 @@ class _LogEvaluation:
                 if deviation and deviation[0] is not None:
                     metrics[f"{data}/{metric}_std"] = deviation[0]
             self._recorder.log(metrics, step=env.iteration)
-        if last:
+        stop = self._recorder.stop_requested
+        if last or stop:
             self._recorder.end()
             self._model = None
+        if stop:
+            # LightGBM's own way to leave its loop, with the model that there is.
+            raise EarlyStopException(env.iteration, env.evaluation_result_list or [])
 
-    def _unfinished(self) -> BaseException | None:
+    def _unfinished(self) -> Ending:
         """How a training ended whose last round never came."""
-        early, self._model = getattr(self._model, "best_iteration", 0), None
-        # Set by early stopping only.
-        return None if early and early > 0 else TrainingInterruptedError(
-            "LightGBM did not come to its last round"
-        )
+        # Set when early stopping has ended it, and then only.
+        early = getattr(self._model, "best_iteration", 0) > 0
+        self._model = None
+        return Ending() if early else failed("LightGBM did not come to its last round")

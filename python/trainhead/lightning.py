@@ -24,8 +24,9 @@ except ImportError:  # the same under its older name
     from pytorch_lightning.loggers.logger import Logger
     from pytorch_lightning.utilities import rank_zero_only
 
-from ._life import active_run
-from ._recorder import Recorder, plain
+from ._init import active_run
+from ._recorder import Recorder
+from ._session import Stop
 
 __all__ = ["TrainHeadLogger"]
 
@@ -61,13 +62,15 @@ class TrainHeadLogger(Logger):  # type: ignore[misc]
         self, params: Union[dict[str, Any], Namespace], *args: Any, **kwargs: Any
     ) -> None:
         """Keep them as the settings of the run, if the logger begins one."""
-        self._params.update(plain(vars(params) if isinstance(params, Namespace) else params))
+        self._params.update(vars(params) if isinstance(params, Namespace) else params)
 
     @rank_zero_only  # type: ignore[untyped-decorator]
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Log them."""
         self._begin()
         self._recorder.log(metrics, step=step)
+        if self._recorder.stop_requested:
+            raise Stop
 
     @rank_zero_only  # type: ignore[untyped-decorator]
     def finalize(self, status: str) -> None:

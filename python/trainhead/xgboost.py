@@ -52,7 +52,7 @@ class TrainHeadCallback(TrainingCallback):  # type: ignore[misc]
     def after_iteration(
         self, model: Any, epoch: int, evals_log: Mapping[str, Mapping[str, Sequence[Any]]]
     ) -> bool:
-        """Log the round, and let it go on."""
+        """Log the round; return whether somebody wants the run to stop."""
         if collective.get_rank() == 0:
             metrics: dict[str, object] = {}
             for data, by_name in evals_log.items():
@@ -63,7 +63,7 @@ class TrainHeadCallback(TrainingCallback):  # type: ignore[misc]
                     else:
                         metrics[f"{data}/{name}"] = last
             self._recorder.log(metrics, step=epoch)
-        return False
+        return self._recorder.stop_requested
 
     def after_training(self, model: Any) -> Any:
         """End the run that was begun."""
