@@ -56,7 +56,7 @@ def init(
     register = registration(
         name, id=id, experiment=experiment, config=config, tags=tags, job_id=job_id
     )
-    session = _session._current_session()
+    session = _session.current_session()
     if session is not None:
         return SessionRun(session)
     run = OwnRun(register, head, dir)
@@ -72,7 +72,7 @@ def active_run() -> Run | None:
     It is the one that was begun last by `init` and has not ended, or that which this process is a
     worker of. None if there is none.
     """
-    session = _session._current_session()
+    session = _session.current_session()
     if session is not None:
         return SessionRun(session)
     run = _life.newest()

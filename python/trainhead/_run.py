@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from types import TracebackType
 
-from . import _session
+from . import _calls, _session
 from ._outbox import CLOSE_TIMEOUT_S
 
 
@@ -87,11 +87,11 @@ class SessionRun(Run):
 
     def log(self, metrics: Mapping[str, object], step: int | None = None) -> None:
         """See `Run`."""
-        _session.log(metrics, step=step)
+        _calls.log(metrics, step=step)
 
     def report(self, metrics: Mapping[str, object], step: int | None = None) -> None:
         """See `Run`."""
-        _session.report(metrics, step=step)
+        _calls.report(metrics, step=step)
 
     def finish(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """Do nothing: the run is the controller's."""
