@@ -11,15 +11,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Callable
 
-from . import _life
-from ._context import Context
+from . import Context, _life, active_run, get_context, init, log
 from ._ending import Ending, by_exception, failed
-from ._init import active_run, init
 from ._metrics import flatten_metrics
 from ._notes import note_once
 from ._own_run import OwnRun
-from ._run import SessionRun
-from ._session import get_context, log
 
 
 class Recorder:
@@ -88,10 +84,7 @@ class Recorder:
                 )
             return
         try:
-            if self.context().rank == 0:
-                log(numbers(metrics), step=step)
-            elif isinstance(run, SessionRun):
-                log({}, step=step)
+            log(numbers(metrics) if self.context().rank == 0 else {}, step=step)
         except (TypeError, ValueError) as error:
             note_once(f"log {self._framework}", f"metrics cannot be logged: {error}")
 

@@ -24,7 +24,7 @@ __all__ = ["TrainHeadCallback"]
 class TrainHeadCallback(TrainerCallback):  # type: ignore[misc]
     """Logs what the trainer logs, on the main process.
 
-    ``eval_loss`` becomes ``eval/loss``, ``test_…`` becomes ``test/…``, everything else ``train/…``;
+    ``eval_loss`` becomes ``eval/loss``, ``test_…`` becomes ``test/…``, everything else but ``epoch`` ``train/…``;
     the step is the trainer's `global_step`.
 
     Args:
@@ -81,4 +81,4 @@ def _key(key: str) -> str:
     for prefix in ("eval", "test"):
         if key.startswith(f"{prefix}_"):
             return f"{prefix}/{key[len(prefix) + 1 :]}"
-    return key if key == "epoch" else f"train/{key.removeprefix('train_')}"
+    return key if key == "epoch" else f"train/{key}"

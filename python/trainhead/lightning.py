@@ -24,9 +24,8 @@ except ImportError:  # the same under its older name
     from pytorch_lightning.loggers.logger import Logger
     from pytorch_lightning.utilities import rank_zero_only
 
-from ._init import active_run
+from . import Stop, active_run
 from ._recorder import Recorder
-from ._session import Stop
 
 __all__ = ["TrainHeadLogger"]
 
