@@ -17,7 +17,6 @@ from ._notes import note, note_once
 from ._outbox import CLOSE_TIMEOUT_S, Outbox
 from ._run import Run
 
-
 # How long a head that hangs can hold up the beginning of a run.
 REGISTER_TIMEOUT_S = 2.0
 
