@@ -173,14 +173,9 @@ impl<G: WorkerGroup> TrialWorker<G> {
     /// # Errors
     /// When the trial's directory cannot be made.
     pub async fn reset(&mut self, trial: Trial) -> io::Result<Reset> {
-        let was_up = self.up != Up::Down;
         let gone = self.finish(self.options.reuse_timeout).await;
         let is_thread = self.by.pid.is_none();
-        let reset = if gone && (is_thread || !was_up && !self.now.begun || self.up == Up::Up) {
-            Reset::Reused
-        } else {
-            Reset::Replaced
-        };
+        let reset = if gone && (is_thread || self.up == Up::Up) { Reset::Reused } else { Reset::Replaced };
         if reset == Reset::Replaced || is_thread {
             self.clear().await;
         }
@@ -315,6 +310,7 @@ impl<G: WorkerGroup> TrialWorker<G> {
             let event = self.group.event().await;
             self.heard(event);
         }
+        self.by = Reporter::default();
     }
 }
 
