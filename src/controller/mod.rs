@@ -32,6 +32,7 @@ mod words;
 
 pub use agent_group::{AgentGroup, Launch, Orphans};
 pub use callbacks::{Callback, CallbackError, Called, Reported, RunContext};
+pub use checkpoints::storage as checkpoint_storage;
 pub use checkpoints::{
     CheckpointOptions, Consistency, Desk, HandedShard, Listed, Newest, UploadMode, Usable,
 };
