@@ -131,7 +131,7 @@ def test_points_wait_for_a_controller_that_is_away(server: SessionServer, capsys
     server.die()
     for step in range(1, 100):
         trainhead.log({"loss": 1.0}, step=step)
-    session = _session._current_session()
+    session = _session.current_session()
     assert session is not None
     wait_until(lambda: len(session._sender._in_hand) > 0, "the sender has tried")
     server.listen()
@@ -156,7 +156,7 @@ def test_a_refused_batch_is_dropped_and_the_next_one_sent(
     server.answer("/log", 422, {"detail": "no such rank", "field": "rank"})
     trainhead.log({"loss": 1.0}, step=0)
     server.wait_until(lambda: len(server.requests) == 1, "it was tried")
-    session = _session._current_session()
+    session = _session.current_session()
     assert session is not None
     wait_until(lambda: session._sender._dropped == 1, "the answer has arrived")
     server.answer_as_usual("/log")

@@ -163,7 +163,7 @@ def test_a_silent_controller_holds_the_training_up_once(
     assert capsys.readouterr().err == ""
 
     server.release()
-    session = _session._current_session()
+    session = _session.current_session()
     assert session is not None
     session._quiet_until_s = time.monotonic()  # as if the pause were over
     trainhead.report({"loss": 1.0})

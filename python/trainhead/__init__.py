@@ -13,20 +13,43 @@ Start it with ``trainhead run --workers 2 -- python3 train.py``. Run as plain
 ``python3 train.py``, the same script trains just as well and nothing is recorded.
 """
 
+from ._calls import (
+    finish,
+    get_all_reported_checkpoints,
+    get_checkpoint,
+    get_context,
+    heed_notices,
+    log,
+    notice,
+    report,
+)
+from ._checkpoint import Checkpoint, CheckpointUploadMode, ReportedCheckpoint
 from ._context import Context
+from ._init import active_run, init
 from ._notice import Notice
-from ._session import Stop, finish, get_context, heed_notices, log, notice, report
+from ._run import Run
+from ._session import Stop
+from ._trials import run_trials
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Checkpoint",
+    "CheckpointUploadMode",
     "Context",
     "Notice",
+    "ReportedCheckpoint",
+    "Run",
     "Stop",
+    "active_run",
     "finish",
+    "get_all_reported_checkpoints",
+    "get_checkpoint",
     "get_context",
     "heed_notices",
+    "init",
     "log",
     "notice",
     "report",
+    "run_trials",
 ]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Callable
+
+from ._checkpoint import Checkpoint, checkpoint_from_answer
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class Context:
         storage_path: directory or URL for what the run keeps.
         grace_period: seconds between the signal to stop and the kill.
         config: the user's configuration of the run.
+        checkpoint: the latest usable checkpoint when this attempt began: what to go on from.
+        trial: the trial of a sweep that this run is, if any.
     """
 
     rank: int = 0
@@ -46,6 +50,8 @@ class Context:
     storage_path: str | None = None
     grace_period: float = 0.0
     config: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    checkpoint: Checkpoint | None = None
+    trial: str | None = None
 
 
 def context_from_environment() -> Context:
@@ -66,8 +72,12 @@ def context_from_environment() -> Context:
     )
 
 
-def context_from_answer(answer: Mapping[str, Any]) -> Context:
+def context_from_answer(
+    answer: Mapping[str, Any], fetch: Callable[[], str | None] | None = None
+) -> Context:
     """Return what the controller's answer to ``GET /context`` says.
+
+    `fetch` brings its checkpoint to this node, if it is not there.
 
     Raises:
         KeyError, TypeError, ValueError: the answer is not of that form.
@@ -88,6 +98,8 @@ def context_from_answer(answer: Mapping[str, Any]) -> Context:
         storage_path=None if storage_path is None else str(storage_path),
         grace_period=float(answer["grace_period_ms"]) / 1000,
         config=dict(answer["config"]),
+        checkpoint=checkpoint_from_answer(answer.get("checkpoint"), fetch),
+        trial=None if answer.get("trial") is None else str(answer["trial"]),
     )
 
 

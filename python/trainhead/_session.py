@@ -14,6 +14,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from ._checkpoint import (
+    Checkpoint,
+    ReportedCheckpoint,
+    checkpoint_from_answer,
+    reported_from_answer,
+)
 from ._context import Context, context_from_answer, context_from_environment, int_from_environment
 from ._log import LogSender
 from ._metrics import check_step, encode_json, flatten_metrics
@@ -53,11 +59,29 @@ class Session:
         self._timeout_s = ANSWER_TIMEOUT_S
         self._quiet_until_s = 0.0  # on the monotonic clock
         self._lost_reports = 0
+        self.stop_requested = False
 
-    def report(self, metrics: Mapping[str, object], step: int | None) -> None:
-        """See the function `report`."""
-        body = encode_json({"rank": self._rank, **_point(metrics, step)}).encode()
-        answer = self._ask("POST", "/report", body)
+    def report(
+        self,
+        metrics: Mapping[str, object],
+        step: int | None,
+        checkpoint: dict[str, Any] | None = None,
+    ) -> None:
+        """See the function `report`; `checkpoint` is as it is sent."""
+        body = {"rank": self._rank, **point(metrics, step)}
+        if checkpoint is not None:
+            body["checkpoint"] = checkpoint
+        # Moving a checkpoint takes as long as it takes, and so does a driver that thinks about what
+        # it was told before it asks for more.
+        moves = checkpoint is not None and checkpoint["upload_mode"] == "sync"
+        patient = moves or os.environ.get("TRAINHEAD_REPORTING") == "on_demand"
+        answer = self._ask(
+            "POST",
+            "/report",
+            encode_json(body).encode(),
+            patient=patient,
+            own_fields=() if checkpoint is None else ("checkpoint",),
+        )
         if answer is None:
             self._lost_reports += 1
             return
@@ -66,7 +90,33 @@ class Session:
             note(f"the controller takes reports again; {lost} before this one were lost")
         self._notice = notice_from_answer(answer) or self._notice
         if answer.get("stop") is True:
+            self.stop_requested = True
             raise Stop
+
+    def checkpoint(self) -> Checkpoint | None:
+        """See the function `get_checkpoint`."""
+        answer = self._ask("GET", f"/checkpoint?rank={self._rank}", b"", patient=True)
+        if answer is None:
+            return None
+        try:
+            return checkpoint_from_answer(answer.get("checkpoint"))
+        except (KeyError, TypeError, ValueError) as error:
+            note_once("checkpoint", f"the controller's checkpoint is incomplete ({error!r})")
+            return None
+
+    def reported_checkpoints(
+        self, consistency: str, timeout_s: float | None
+    ) -> list[ReportedCheckpoint]:
+        """See the function `get_all_reported_checkpoints`."""
+        target = f"/checkpoints?rank={self._rank}&consistency={consistency}"
+        if timeout_s is not None:
+            target += f"&timeout_s={timeout_s:g}"
+        answer = self._ask("GET", target, b"", patient=True) or {}
+        try:
+            return [reported_from_answer(said) for said in answer.get("checkpoints", ())]
+        except (KeyError, TypeError, ValueError) as error:
+            note_once("checkpoints", f"the controller's checkpoints are incomplete ({error!r})")
+            return []
 
     def heed_notices(self) -> None:
         """See the function `heed_notices`."""
@@ -81,11 +131,21 @@ class Session:
         """See the function `finish`."""
         self._ask("POST", "/finish", encode_json({"rank": self._rank, "value": value}).encode())
 
+    def next_trial(self, after: int) -> dict[str, Any] | None:
+        """Ask for the trial after number `after`; None if nobody answers."""
+        target = f"/trial?rank={self._rank}&after={after}"
+        return self._ask("GET", target, b"", patient=True)
+
+    def end_trial(self, number: int, said: Mapping[str, object]) -> None:
+        """Tell that a trial's function has ended: its value, or its error."""
+        body = {"rank": self._rank, "trial": number, **said}
+        self._ask("POST", "/finish", encode_json(body).encode())
+
     def log(self, metrics: Mapping[str, object], step: int | None) -> None:
         """See the function `log`."""
         # Encoded here, not by the thread that sends: there, a large batch would keep the
         # interpreter lock from the training loop for as long as its encoding takes.
-        self._sender.put(encode_json(_point(metrics, step)).encode())
+        self._sender.put(encode_json(point(metrics, step)).encode())
 
     def context(self) -> Context:
         """See the function `get_context`."""
@@ -94,7 +154,7 @@ class Session:
             if answer is None:
                 return context_from_environment()
             try:
-                self._context = context_from_answer(answer)
+                self._context = context_from_answer(answer, self._fetched_path)
             except (KeyError, TypeError, ValueError) as error:
                 note_once("context", f"the controller's context is incomplete ({error!r})")
                 return context_from_environment()
@@ -109,12 +169,30 @@ class Session:
         """In a forked child: let go of what is the parent's."""
         self._transport.abandon()
 
-    def _ask(self, method: str, target: str, body: bytes) -> dict[str, Any] | None:
-        """Return the controller's answer, or None, with a note, if there is none to be had."""
-        if time.monotonic() < self._quiet_until_s:
+    def _fetched_path(self) -> str | None:
+        checkpoint = self.checkpoint()
+        return None if checkpoint is None else checkpoint.path
+
+    def _ask(
+        self,
+        method: str,
+        target: str,
+        body: bytes,
+        patient: bool = False,
+        own_fields: tuple[str, ...] = (),
+    ) -> dict[str, Any] | None:
+        """Return the controller's answer, or None, with a note, if there is none to be had.
+
+        If `patient` it may take any time. What is wrong with `own_fields` is the script's fault.
+
+        Raises:
+            ValueError: the controller refused one of `own_fields`.
+        """
+        if time.monotonic() < self._quiet_until_s and not patient:
             return None
+        timeout_s = None if patient else self._timeout_s
         try:
-            status, answer = self._transport.request(method, target, body, self._timeout_s)
+            status, answer = self._transport.request(method, target, body, timeout_s)
         except socket.timeout as error:
             waited_s, self._timeout_s = self._timeout_s, SILENT_TIMEOUT_S
             self._quiet_until_s = time.monotonic() + SILENT_PAUSE_S
@@ -128,142 +206,16 @@ class Session:
         self._timeout_s = ANSWER_TIMEOUT_S
         if status != 200:
             detail = answer.get("detail", "no reason given")
-            note_once(f"refused {target}", f"the controller refused {target}: {status}, {detail}")
+            if str(answer.get("field")).partition(".")[0] in own_fields:
+                raise ValueError(f"the controller refused the report: {detail}")
+            path = target.partition("?")[0]
+            note_once(f"refused {path}", f"the controller refused {path}: {status}, {detail}")
             return None
         return answer
 
 
-def report(metrics: Mapping[str, object], *, step: int | None = None) -> None:
-    """Hand `metrics` to the controller and wait until it has taken them.
-
-    Call it on every rank, at points where the training may be stopped: once an epoch, or every
-    some hundred steps. For the steps between, use `log`.
-
-    The wait is bounded: if the controller does not answer for 60 seconds, or is gone, there is one
-    note on stderr and the training goes on without it. Outside of a session the metrics are only
-    checked.
-
-    Example::
-
-        for epoch in range(epochs):
-            loss = train_one_epoch()
-            trainhead.report({"loss": loss, "test": {"accuracy": evaluate()}}, step=epoch)
-
-    Args:
-        metrics: numbers by name. Nested dicts become names with a slash, as ``test/accuracy``.
-            Numbers are int, float (NaN and infinities, too), bool, and whatever has one number to
-            give by ``.item()``: numpy scalars, tensors of one element.
-        step: the training step that they belong to, an integer from 0. Without it, the count of
-            this run's reports.
-
-    Raises:
-        TypeError: a metric is no number, or `step` no integer; the message names the key.
-        ValueError: a metric or a key cannot be stored; the message names the key.
-        Stop: the controller wants this worker to stop.
-    """
-    session = _current_session()
-    if session is None:
-        _point(metrics, step)
-    else:
-        session.report(metrics, step)
-
-
-def log(metrics: Mapping[str, object], *, step: int | None = None) -> None:
-    """Queue `metrics` for the controller and return at once.
-
-    For every step, on any rank. It takes some microseconds, whatever the controller does: a
-    thread sends the points ten times a second, and the rest when the interpreter ends (for 10
-    seconds at most). When 8 MiB of them wait, the oldest are dropped, counted and noted on stderr
-    once. A process that is killed loses the last tenth of a second, and so does a forked one that
-    ends by ``os._exit``, as those of `multiprocessing` do.
-
-    Example::
-
-        for step, batch in enumerate(batches):
-            trainhead.log({"batch/loss": train(batch), "lr": lr}, step=step)
-
-    Args:
-        metrics: as for `report`.
-        step: as for `report`.
-
-    Raises:
-        TypeError: as for `report`.
-        ValueError: as for `report`.
-    """
-    session = _current_session()
-    if session is None:
-        _point(metrics, step)
-    else:
-        session.log(metrics, step)
-
-
-def get_context() -> Context:
-    """Return the run that this process is a worker of, and its place in it.
-
-    Asks the controller once. Outside of a session, or if the controller does not answer, the ranks
-    come from the environment (``RANK``, ``WORLD_SIZE``, ``LOCAL_RANK``, ...), by default those of
-    a process that trains alone.
-
-    Example::
-
-        context = trainhead.get_context()
-        shard = data[context.rank :: context.world_size]
-
-    Raises:
-        ValueError: a variable of the environment that should be an integer is not.
-    """
-    session = _current_session()
-    return context_from_environment() if session is None else session.context()
-
-
-def heed_notices() -> None:
-    """Say that this worker acts on a `notice` by itself, before its training loop begins.
-
-    When every rank has said so, a group that is going to be preempted or resized is left to itself
-    until shortly before the notice's deadline. Otherwise it gets the stop signal at once.
-
-    Example::
-
-        trainhead.heed_notices()
-        for step in range(start, steps):
-            loss = train_one_step()
-            trainhead.report({"loss": loss}, step=step)
-            notice = trainhead.notice()
-            if notice and step == (notice.checkpoint_at_step or step):
-                save_checkpoint(step)
-                sys.exit(0)
-    """
-    session = _current_session()
-    if session is not None:
-        session.heed_notices()
-
-
-def notice() -> Notice | None:
-    """Return what the last `report` brought: the notice that this group is going to be ended.
-
-    None as long as nothing is known, and outside of a session.
-    """
-    session = _current_session()
-    return None if session is None else session.notice()
-
-
-def finish(value: object) -> None:
-    """Hand over what the training returns, for `TrainResult`; that of rank 0 is kept.
-
-    Args:
-        value: anything that is JSON: numbers, texts, lists and dicts of them.
-
-    Raises:
-        TypeError: `value` is not.
-        ValueError: it holds itself.
-    """
-    session = _current_session()
-    if session is not None:
-        session.finish(value)
-
-
-def _point(metrics: Mapping[str, object], step: int | None) -> dict[str, Any]:
-    """One point as it is sent: checked, flat, with the time of now."""
+def point(metrics: Mapping[str, object], step: int | None) -> dict[str, Any]:
+    """Return one point as it is sent: checked, flat, with the time of now."""
     flat = flatten_metrics(metrics)
     step = check_step(step)
     point: dict[str, Any] = {"time_ms": time.time_ns() // 1_000_000, "metrics": flat}
@@ -278,7 +230,7 @@ _session: Session | None = None
 _session_lock = threading.RLock()  # reentrant: a signal handler may report, too
 
 
-def _current_session() -> Session | None:
+def current_session() -> Session | None:
     global _session
     if _session is None:
         with _session_lock:
@@ -287,10 +239,19 @@ def _current_session() -> Session | None:
     return _session
 
 
+def renew_session() -> Session | None:
+    """Deliver what was logged, and begin the conversation anew."""
+    global _session
+    with _session_lock:
+        last, _session = _session, None
+    if last is not None:
+        last.close()
+    return current_session()
+
+
 def _begin_session() -> Session | None:
     address = os.environ.get("TRAINHEAD_SESSION")
     if not address:
-        note_once("no-session", "not started by `trainhead run`: metrics are checked, not recorded")
         return None
     scheme, _, path = address.partition(":")
     if scheme != "unix" or not path:

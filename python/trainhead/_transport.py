@@ -32,11 +32,11 @@ class Transport:
         self._connections: set[socket.socket] = set()  # idle or in use
 
     def request(
-        self, method: str, target: str, body: bytes, timeout_s: float
+        self, method: str, target: str, body: bytes, timeout_s: float | None
     ) -> tuple[int, dict[str, Any]]:
         """Return the answer: its status and, empty if there is none, its JSON object.
 
-        `timeout_s` bounds each wait. Fails with one of `TRANSPORT_ERRORS`.
+        `timeout_s` bounds each wait, None not at all. Fails with one of `TRANSPORT_ERRORS`.
         """
         message = (
             f"{method} {target} HTTP/1.1\r\nHost: localhost\r\n"
@@ -68,7 +68,7 @@ class Transport:
         for connection in self._connections:
             os.close(connection.detach())
 
-    def _connect(self, timeout_s: float) -> socket.socket:
+    def _connect(self, timeout_s: float | None) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.settimeout(timeout_s)

@@ -26,6 +26,7 @@ mod session;
 mod session_server;
 mod stacks;
 mod steps;
+mod trials;
 mod validation;
 mod words;
 
@@ -38,9 +39,12 @@ pub use checkpoints::{
 pub use closure_group::{ClosureGroup, TrainFn};
 pub use handle::ControllerHandle;
 pub use options::{AttemptSummary, ControllerOptions, ControllerView, TrainResult, default_stop_signal};
+pub use outbox::{About, FoundSpool, Leftover, Tally, Undelivered, is_spool_dir, spools_of_run};
 pub use policy::{FailurePolicy, HealthPolicy, OnPreemption, ScalingPolicy, Why};
 pub use run::TrainController;
 pub use session::{
-    Context, Notice, ReportAnswer, Session, SessionError, SessionInfo, WorkerReport, WorkerSession,
+    Context, Notice, ReportAnswer, Reporter, Reporting, Session, SessionError, SessionInfo, TrialError,
+    TrialResult, WorkerReport, WorkerSession,
 };
+pub use trials::{Reset, Trial, TrialEnd, TrialOptions, TrialWorker};
 pub use validation::{ValidateBy, ValidateFn, Validation};
