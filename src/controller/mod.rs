@@ -34,7 +34,8 @@ pub use agent_group::{AgentGroup, Launch, Orphans};
 pub use callbacks::{Callback, CallbackError, Called, Reported, RunContext};
 pub use checkpoints::storage as checkpoint_storage;
 pub use checkpoints::{
-    CheckpointOptions, Consistency, Desk, HandedShard, Listed, Newest, UploadMode, Usable,
+    CheckpointOptions, Consistency, Desk, HandedShard, Listed, Manifest, ManifestFile, Newest, UploadMode,
+    Usable, storage as checkpoint_storage,
 };
 pub use closure_group::{ClosureGroup, TrainFn};
 pub use handle::ControllerHandle;
