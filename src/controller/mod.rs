@@ -43,4 +43,4 @@ pub use run::TrainController;
 pub use session::{
     Context, Notice, ReportAnswer, Session, SessionError, SessionInfo, WorkerReport, WorkerSession,
 };
-pub use validation::{ValidateBy, ValidateFn, Validation};
+pub use validation::{ValidateBy, ValidateFn, Validated, Validation};

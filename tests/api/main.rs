@@ -13,6 +13,7 @@ mod harness;
 mod boundaries;
 mod demands;
 mod events;
+mod join;
 mod lifecycle;
 mod listing;
 mod liveness;

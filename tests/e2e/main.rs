@@ -26,5 +26,6 @@ mod operating;
 mod preemption;
 mod resuming;
 mod stopping;
+mod sync;
 mod torchrun;
 mod webhooks;

@@ -340,7 +340,10 @@ impl Delivery {
     }
 
     /// Works on the spool where it may block; none if the runtime ends.
-    async fn on_disk<T: Send + 'static>(&self, work: impl FnOnce(&Keeper) -> T + Send + 'static) -> Option<T> {
+    async fn on_disk<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Keeper) -> T + Send + 'static,
+    ) -> Option<T> {
         let keeper = self.keeper.clone();
         tokio::task::spawn_blocking(move || work(&keeper)).await.ok()
     }

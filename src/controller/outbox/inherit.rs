@@ -45,7 +45,8 @@ impl Inheritance {
             Ok(told) => told.registered.as_ref().map_or(0, |registered| registered.num_attempts).max(1),
             Err(_) => return,
         };
-        let Ok(token) = self.link.token.subscribe().wait_for(Option::is_some).await.map(|token| token.clone())
+        let Ok(token) =
+            self.link.token.subscribe().wait_for(Option::is_some).await.map(|token| token.clone())
         else {
             return;
         };
@@ -53,7 +54,9 @@ impl Inheritance {
             if let Some(token) = &token {
                 self.deliver(&dir, token, num_attempts).await;
             }
-            self.link.inherited.send_modify(|left| left.iter_mut().for_each(|left| left.retain(|d| *d != dir)));
+            self.link
+                .inherited
+                .send_modify(|left| left.iter_mut().for_each(|left| left.retain(|d| *d != dir)));
         }
     }
 

@@ -175,7 +175,9 @@ impl Leftover {
         if body.resume {
             match self.look(head).await {
                 // It was, and what became of it is said: it does not go on once more.
-                Ok(run) if run.controller_actor_id == body.controller.actor_id && run.end_time_ms.is_some() => {
+                Ok(run)
+                    if run.controller_actor_id == body.controller.actor_id && run.end_time_ms.is_some() =>
+                {
                     return Ok(Standing::Others);
                 }
                 Ok(_) => {}

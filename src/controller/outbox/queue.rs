@@ -229,7 +229,8 @@ impl Queue {
     /// What is under way, as a part of its own before all others; none if it is on disk already.
     /// [`Queue::set_aside`] is told when it was written.
     pub(super) fn aside(&self, item: &Item) -> Option<Part> {
-        let number = self.segments.front().map_or(self.last_segment + 1, |first| first.number.saturating_sub(1));
+        let number =
+            self.segments.front().map_or(self.last_segment + 1, |first| first.number.saturating_sub(1));
         self.delivering.is_none().then(|| Part { number, items: vec![item.clone()], weight: item.weight() })
     }
 

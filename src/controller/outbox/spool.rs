@@ -80,7 +80,8 @@ impl Spool {
         let mut dirs = dirs.iter().peekable();
         while let Some(dir) = dirs.next() {
             match DirBuilder::new().mode(0o700).create(dir) {
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() && dirs.peek().is_some() => {}
+                Err(e)
+                    if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() && dirs.peek().is_some() => {}
                 Err(e) => return Err(e),
                 Ok(()) => {
                     // Nobody looks at it before it has its `spool.json`.
