@@ -48,4 +48,4 @@ pub use session::{
     TrialResult, WorkerReport, WorkerSession,
 };
 pub use trials::{Reset, Trial, TrialEnd, TrialOptions, TrialWorker};
-pub use validation::{ValidateBy, ValidateFn, Validation};
+pub use validation::{ValidateBy, ValidateFn, Validated, Validation};
