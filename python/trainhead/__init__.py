@@ -29,6 +29,7 @@ from ._init import active_run, init
 from ._notice import Notice
 from ._run import Run
 from ._session import Stop
+from ._trials import run_trials
 
 __version__ = "0.1.0"
 
@@ -50,4 +51,5 @@ __all__ = [
     "log",
     "notice",
     "report",
+    "run_trials",
 ]

@@ -71,8 +71,10 @@ class Session:
         body = {"rank": self._rank, **point(metrics, step)}
         if checkpoint is not None:
             body["checkpoint"] = checkpoint
-        # Moving a checkpoint takes as long as it takes.
-        patient = checkpoint is not None and checkpoint["upload_mode"] == "sync"
+        # Moving a checkpoint takes as long as it takes, and so does a driver that thinks about what
+        # it was told before it asks for more.
+        moves = checkpoint is not None and checkpoint["upload_mode"] == "sync"
+        patient = moves or os.environ.get("TRAINHEAD_REPORTING") == "on_demand"
         answer = self._ask(
             "POST",
             "/report",
@@ -128,6 +130,16 @@ class Session:
     def finish(self, value: object) -> None:
         """See the function `finish`."""
         self._ask("POST", "/finish", encode_json({"rank": self._rank, "value": value}).encode())
+
+    def next_trial(self, after: int) -> dict[str, Any] | None:
+        """Ask for the trial after number `after`; None if nobody answers."""
+        target = f"/trial?rank={self._rank}&after={after}"
+        return self._ask("GET", target, b"", patient=True)
+
+    def end_trial(self, number: int, said: Mapping[str, object]) -> None:
+        """Tell that a trial's function has ended: its value, or its error."""
+        body = {"rank": self._rank, "trial": number, **said}
+        self._ask("POST", "/finish", encode_json(body).encode())
 
     def log(self, metrics: Mapping[str, object], step: int | None) -> None:
         """See the function `log`."""
@@ -225,6 +237,16 @@ def current_session() -> Session | None:
             if _session is None:
                 _session = _begin_session()
     return _session
+
+
+def renew_session() -> Session | None:
+    """Deliver what was logged, and begin the conversation anew."""
+    global _session
+    with _session_lock:
+        last, _session = _session, None
+    if last is not None:
+        last.close()
+    return current_session()
 
 
 def _begin_session() -> Session | None:

@@ -34,6 +34,12 @@ pub const RESOURCES: usize = 100;
 pub const WORKERS: usize = 10_000;
 /// Most processes that a list of a stop report names.
 pub const STOP_REPORT_PIDS: usize = 10_000;
+/// Longest address of a checkpoint, characters.
+pub const URI_CHARS: usize = 4_096;
+/// Most values that a checkpoint carries.
+pub const CHECKPOINT_METRICS: usize = 1_000;
+/// Most checkpoints of one run that are kept in mind; of those that were removed the oldest are forgotten.
+pub const CHECKPOINTS: usize = 10_000;
 /// Most metric keys of one run.
 pub const METRIC_KEYS: usize = 10_000;
 /// Longest metric key, bytes of printable UTF-8.

@@ -66,7 +66,10 @@ impl ClosureGroup {
 
     fn spawn(&self, rank: u32, session: WorkerSession) -> std::io::Result<()> {
         let (train, events) = (Arc::clone(&self.train), self.sender.clone());
+        let runtime = tokio::runtime::Handle::try_current().ok();
         std::thread::Builder::new().name(format!("rank-{rank}")).spawn(move || {
+            // What the session waits for on this thread may need the runtime's timers.
+            let _entered = runtime.as_ref().map(tokio::runtime::Handle::enter);
             let result = catch_unwind(AssertUnwindSafe(|| train(session)));
             let message = match result {
                 Ok(Ok(())) => None,

@@ -6,6 +6,7 @@ pub mod agent;
 mod agent_group;
 mod begin;
 mod callbacks;
+mod checkpoints;
 mod closure_group;
 mod failure;
 #[cfg(test)]
@@ -25,15 +26,24 @@ mod session;
 mod session_server;
 mod stacks;
 mod steps;
+mod trials;
+mod validation;
 mod words;
 
 pub use agent_group::{AgentGroup, Launch, Orphans};
 pub use callbacks::{Callback, CallbackError, Called, Reported, RunContext};
+pub use checkpoints::{
+    CheckpointOptions, Consistency, Desk, HandedShard, Listed, Newest, UploadMode, Usable,
+};
 pub use closure_group::{ClosureGroup, TrainFn};
 pub use handle::ControllerHandle;
 pub use options::{AttemptSummary, ControllerOptions, ControllerView, TrainResult, default_stop_signal};
+pub use outbox::{About, FoundSpool, Leftover, Tally, Undelivered, is_spool_dir, spools_of_run};
 pub use policy::{FailurePolicy, HealthPolicy, OnPreemption, ScalingPolicy, Why};
 pub use run::TrainController;
 pub use session::{
-    Context, Notice, ReportAnswer, Session, SessionError, SessionInfo, WorkerReport, WorkerSession,
+    Context, Notice, ReportAnswer, Reporter, Reporting, Session, SessionError, SessionInfo, TrialError,
+    TrialResult, WorkerReport, WorkerSession,
 };
+pub use trials::{Reset, Trial, TrialEnd, TrialOptions, TrialWorker};
+pub use validation::{ValidateBy, ValidateFn, Validation};

@@ -47,7 +47,9 @@ pub(crate) use closed_enum;
 #[cfg(test)]
 mod tests {
     use crate::model::{
-        Actor, AttemptStatus, ControllerState, EndReason, EventKind, Phase, RunStatus, WorkerStatus,
+        Actor, AttemptStatus, CheckpointState, ControllerState, EndReason, EventKind, Phase, RunStatus,
+        WorkerStatus,
+        checkpoint::{Fate, ScoreOrder},
         run::ActorStatus,
     };
 
@@ -70,7 +72,10 @@ mod tests {
             WorkerStatus,
             ActorStatus,
             EventKind,
-            Actor
+            Actor,
+            CheckpointState,
+            ScoreOrder,
+            Fate
         );
     }
 }

@@ -5,6 +5,8 @@ mod closed_enum;
 
 pub mod attempt;
 mod attempt_transitions;
+pub mod checkpoint;
+mod checkpoint_transitions;
 pub mod commands;
 mod demand;
 pub mod downsample;
@@ -37,6 +39,7 @@ pub mod view;
 pub mod worker;
 
 pub use attempt::{Attempt, AttemptStatus, EndReason, StopReport};
+pub use checkpoint::{Checkpoint, CheckpointState, RecordCheckpoint};
 pub use event::{Actor, Event, EventKind, Trail};
 pub use failure::FirstFailure;
 pub use phase::{ControllerState, Phase, RunStatus};

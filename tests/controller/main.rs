@@ -16,3 +16,4 @@ mod outage;
 #[path = "../small_memory/mod.rs"]
 mod small_memory;
 mod stage;
+mod trials;

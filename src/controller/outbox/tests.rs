@@ -7,6 +7,7 @@ use super::*;
 use crate::{
     base::{AttemptId, SystemClock, Timestamp, number::size},
     controller::{
+        checkpoints::{CheckpointOptions, Desk},
         fake_head::{FakeHead, Heard, LIMIT},
         session::SessionInfo,
     },
@@ -36,19 +37,18 @@ impl Place {
         };
         let run = info.run_id.clone();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let session = Arc::new(Session::new(info, Arc::clone(&clock)));
-        session.begin_attempt(0, 0, 2);
+        let (options, at) = (CheckpointOptions::default(), run_dir.path().to_owned());
+        let desk = Desk::open(options, run.clone(), None, at, Arc::clone(&clock), &tasks);
+        let session = Arc::new(Session::new(info, desk, Arc::clone(&clock)));
+        session.begin_attempt(0, 0, 2, None);
         let register = RegisterRun {
             id: Some(run.clone()),
             resume: true,
             ..RegisterRun::by(crate::base::ActorId::generate())
         };
-        let writer = register.controller.actor_id.clone();
-        let link = Arc::new(Link::new(Arc::clone(&session), writer, limits));
+        let beat = Duration::from_secs(3600);
         let client: Arc<dyn StateClient> = head.clone();
-        let pulse = Pulse { client: Arc::clone(&client), run: run.clone(), clock, link: Arc::clone(&link) };
-        let delivery = Delivery::new(client, run, register, Arc::clone(&link), Spool::new(run_dir.path()));
-        let outbox = Outbox::with(delivery, pulse, Duration::from_secs(3600), link, &tasks);
+        let outbox = Outbox::with(client, run, register, Arc::clone(&session), clock, beat, limits, &tasks);
         Self { head, session, outbox, tasks, run_dir }
     }
 

@@ -1,12 +1,15 @@
 //! The session: the worker's side of the conversation with its controller. One implementation, used through the unix
 //! socket by programs and directly by closures.
 
+mod driven;
+mod exchange;
+mod reports;
 mod shapes;
 mod standing;
 mod worker;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU32, Ordering},
@@ -18,37 +21,36 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
+use driven::Driven;
+pub(super) use driven::{Drive, Recorded};
+pub use driven::{Reporter, TrialError, TrialResult};
+pub use exchange::Reporting;
+pub(super) use reports::Taken;
+use reports::Waiting;
 pub use shapes::{Context, ReportAnswer, SessionError, SessionInfo, WorkerReport};
 pub use standing::Notice;
 use standing::Standing;
 pub use worker::WorkerSession;
 
 use super::{
-    callbacks::{ReportHook, Reported},
-    last_report::LastReport,
+    callbacks::ReportHook,
+    checkpoints::{Consistency, Desk, Listed, Usable},
     policy::Why,
 };
-use crate::{
-    base::{Clock, Timestamp, number},
-    model::{
-        commands::check_time,
-        metrics::{check_step, flatten},
-    },
-};
-
-/// Points that may wait for the outbox, which takes them as they come; beyond that the newest are dropped and counted.
-/// 24 bytes each and their keys.
-const WAITING_POINTS: usize = 500_000;
+use crate::base::Clock;
 
 /// The conversation between a run's workers and its controller.
 #[derive(Debug)]
 pub struct Session {
     info: SessionInfo,
+    desk: Desk,
     clock: Arc<dyn Clock>,
     attempt: AtomicU32,
     restart_count: AtomicU32,
     world_size: AtomicU32,
     stop: AtomicBool,
+    /// What the attempt goes on from.
+    from: Mutex<Option<Usable>>,
     standing: Mutex<Standing>,
     /// What rank 0 handed over at its end.
     returned: Mutex<Option<Value>>,
@@ -56,46 +58,39 @@ pub struct Session {
     reports: OnceLock<ReportHook>,
     /// A worker was told that its machine is going to be taken away.
     told: watch::Sender<Option<String>>,
+    /// Whoever asks for the results, if somebody does: of the one function of a sweep's trial.
+    driven: Option<Driven>,
     waiting: Mutex<Waiting>,
     /// Somebody put something in.
     arrived: Notify,
 }
 
-#[derive(Debug, Default)]
-struct Waiting {
-    /// Reports by attempt and rank, in order.
-    reports: HashMap<(u32, u32), Vec<Taken>>,
-    points: usize,
-    dropped: u64,
-    report_index: HashMap<u32, u64>,
-    last: LastReport,
-}
-
-/// A report that passed all checks.
-#[derive(Clone, Debug)]
-pub(super) struct Taken {
-    pub(super) step: u64,
-    pub(super) time: Timestamp,
-    pub(super) metrics: Vec<(String, f64)>,
-}
-
 impl Session {
-    pub(super) fn new(info: SessionInfo, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(info: SessionInfo, desk: Desk, clock: Arc<dyn Clock>) -> Self {
         let standing = Standing::begin(clock.monotonic());
         Self {
             info,
+            desk,
             clock,
             attempt: AtomicU32::new(0),
             restart_count: AtomicU32::new(0),
             world_size: AtomicU32::new(1),
             stop: AtomicBool::new(false),
+            from: Mutex::default(),
             standing: Mutex::new(standing),
             returned: Mutex::default(),
             reports: OnceLock::new(),
             told: watch::channel(None).0,
+            driven: None,
             waiting: Mutex::default(),
             arrived: Notify::new(),
         }
+    }
+
+    /// A session of one trial, whose results a driver asks for.
+    pub(super) fn of_trial(info: SessionInfo, desk: Desk, clock: Arc<dyn Clock>, drive: Drive) -> Self {
+        let driven = Some(Driven::new(drive, Arc::clone(&clock)));
+        Self { driven, ..Self::new(info, desk, clock) }
     }
 
     /// What a worker is told about itself.
@@ -113,8 +108,9 @@ impl Session {
             node_rank: 0,
             attempt: self.attempt.load(Ordering::Acquire),
             restart_count: self.restart_count.load(Ordering::Acquire),
-            trial: None,
-            checkpoint: None,
+            trial: self.driven.as_ref().map(|driven| driven.drive.trial.clone()),
+            reporting: self.driven.as_ref().map_or_else(Reporting::default, |driven| driven.drive.reporting),
+            checkpoint: self.from.lock().clone(),
             stop: self.stops(),
             preemption: self.notice(),
         })
@@ -158,47 +154,53 @@ impl Session {
         Ok(())
     }
 
-    /// Takes one report.
+    /// The latest usable checkpoint as a directory on this node: of the run, or what it went on from. May take long.
     ///
     /// # Errors
-    /// When a value cannot be stored: then nothing of the report is.
-    pub fn report(&self, rank: u32, report: WorkerReport) -> Result<ReportAnswer, SessionError> {
+    /// When there is no such rank, or the checkpoint cannot be fetched.
+    pub async fn checkpoint(&self, rank: u32) -> Result<Option<Usable>, SessionError> {
         self.check_rank(rank)?;
-        let report_index = self.take(rank, report)?;
-        self.arrived.notify_one();
-        Ok(ReportAnswer { stop: self.stops(), preemption: self.notice(), report_index })
+        let latest = self.desk.fetch_latest().await.map_err(SessionError::Checkpoint)?;
+        Ok(latest.or_else(|| self.from.lock().clone()))
     }
 
-    /// Takes many points of any rank, without waiting for anything.
+    /// All checkpoints of the run after the one with number `after`, when what `consistency` says holds or the limit has
+    /// passed.
     ///
     /// # Errors
-    /// When a value cannot be stored: then the points from that one on are not.
-    pub fn log(&self, rank: u32, points: Vec<WorkerReport>) -> Result<bool, SessionError> {
+    /// When there is no such rank.
+    pub async fn checkpoints(
+        &self,
+        rank: u32,
+        consistency: Consistency,
+        after: Option<u64>,
+        limit: Option<Duration>,
+    ) -> Result<Vec<Listed>, SessionError> {
         self.check_rank(rank)?;
-        for (i, point) in points.into_iter().enumerate() {
-            self.take(rank, point).map_err(|e| match e {
-                SessionError::Invalid(invalid) => {
-                    SessionError::Invalid(invalid.within(&format!("points[{i}]")))
-                }
-                other @ SessionError::NoSuchRank { .. } => other,
-            })?;
-        }
-        self.arrived.notify_one();
-        Ok(self.stops())
+        Ok(self.desk.list(consistency, after, limit).await)
     }
 
     /// Whether the run is to stop.
     #[must_use]
     pub fn stops(&self) -> bool {
-        self.stop.load(Ordering::Acquire)
+        self.stop.load(Ordering::Acquire) || self.driven.as_ref().is_some_and(Driven::is_closed)
     }
 
     pub(super) fn info(&self) -> &SessionInfo {
         &self.info
     }
 
-    /// A new attempt begins.
-    pub(super) fn begin_attempt(&self, attempt: u32, restart_count: u32, world_size: u32) {
+    /// A new attempt begins, from this checkpoint if there is one. Reports without a step then go on behind its step, so
+    /// that they say what the ranks do; without a checkpoint they go on counting.
+    pub(super) fn begin_attempt(
+        &self,
+        attempt: u32,
+        restart_count: u32,
+        world_size: u32,
+        from: Option<Usable>,
+    ) {
+        self.waiting.lock().begin_attempt(from.as_ref().map(|from| from.step.saturating_add(1)));
+        *self.from.lock() = from;
         self.attempt.store(attempt, Ordering::Release);
         self.restart_count.store(restart_count, Ordering::Release);
         self.world_size.store(world_size, Ordering::Release);
@@ -209,6 +211,56 @@ impl Session {
 
     pub(super) fn request_stop(&self) {
         self.stop.store(true, Ordering::Release);
+        if let Some(driven) = &self.driven {
+            driven.stop();
+        }
+    }
+
+    /// The next result of the function; none when it has ended and every result was given, and only then its error. The
+    /// first call starts it. May be dropped and called again.
+    pub(super) async fn next_result(&self) -> Result<Option<TrialResult>, TrialError> {
+        match &self.driven {
+            Some(driven) => driven.next_result().await,
+            None => Ok(None),
+        }
+    }
+
+    /// Which of its worker's trials this is the session of.
+    pub(super) fn trial_number(&self) -> Option<u64> {
+        self.driven.as_ref().map(|driven| driven.drive.number)
+    }
+
+    /// Whether the function has ended.
+    pub(super) fn has_function_ended(&self) -> bool {
+        self.driven.as_ref().is_some_and(Driven::has_ended)
+    }
+
+    /// From now on reports are accepted and ignored.
+    pub(super) fn pause_reporting(&self) {
+        if let Some(driven) = &self.driven {
+            driven.pause_reporting();
+        }
+    }
+
+    /// The function has ended. Only the first end counts.
+    pub(super) fn function_ended(&self, how: Result<(), TrialError>) {
+        if let Some(driven) = &self.driven {
+            driven.end(how);
+        }
+    }
+
+    /// Waits until the function has ended.
+    pub(super) async fn until_function_ended(&self) {
+        if let Some(driven) = &self.driven {
+            driven.ended().await;
+        }
+    }
+
+    /// Who reports from now on.
+    pub(super) fn set_reporter(&self, by: Reporter) {
+        if let Some(driven) = &self.driven {
+            driven.set_reporter(by);
+        }
     }
 
     /// Tells all ranks that their group is ended within `limit`.
@@ -253,64 +305,13 @@ impl Session {
         self.told.subscribe()
     }
 
+    /// Whether this attempt is the newest.
+    fn is_in(&self, attempt: u32) -> bool {
+        self.attempt.load(Ordering::Acquire) == attempt
+    }
+
     fn world_size(&self) -> u32 {
         self.world_size.load(Ordering::Acquire)
-    }
-
-    /// Waits until there may be reports to take.
-    pub(super) async fn arrived(&self) {
-        self.arrived.notified().await;
-    }
-
-    /// How many points wait.
-    pub(super) fn waiting_points(&self) -> usize {
-        self.waiting.lock().points
-    }
-
-    /// Takes everything that waits: by attempt and rank.
-    pub(super) fn take_reports(&self) -> Vec<((u32, u32), Vec<Taken>)> {
-        let mut waiting = self.waiting.lock();
-        waiting.points = 0;
-        let mut all: Vec<_> = waiting.reports.drain().collect();
-        all.sort_by_key(|(whose, _)| *whose);
-        all
-    }
-
-    /// What the progress display shows, and how many points were dropped.
-    pub(super) fn last_report(&self) -> (LastReport, u64) {
-        let waiting = self.waiting.lock();
-        (waiting.last.clone(), waiting.dropped)
-    }
-
-    fn take(&self, rank: u32, report: WorkerReport) -> Result<u64, SessionError> {
-        let now = self.clock.now();
-        let time = report.time_ms.unwrap_or(now);
-        check_time("time_ms", time, now)?;
-        report.step.map_or(Ok(0), check_step)?;
-        let metrics = flatten(report.metrics)?;
-        let attempt = self.attempt.load(Ordering::Acquire);
-        let mut waiting = self.waiting.lock();
-        let counter = waiting.report_index.entry(rank).or_default();
-        let index = *counter;
-        *counter += 1;
-        let step = report.step.unwrap_or(index);
-        self.standing.lock().heard(rank, step, self.clock.monotonic(), now);
-        if rank == 0 {
-            waiting.last.note(step, now, &metrics);
-        }
-        if let Some(hook) = self.reports.get() {
-            hook.call(Reported { attempt, rank, step, metrics: metrics.clone() });
-        }
-        if metrics.is_empty() {
-            return Ok(index);
-        }
-        if waiting.points + metrics.len() > WAITING_POINTS {
-            waiting.dropped += number::size(metrics.len());
-            return Ok(index);
-        }
-        waiting.points += metrics.len();
-        waiting.reports.entry((attempt, rank)).or_default().push(Taken { step, time, metrics });
-        Ok(index)
     }
 
     fn check_rank(&self, rank: u32) -> Result<(), SessionError> {
@@ -320,57 +321,4 @@ impl Session {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::Map;
-
-    use super::*;
-    use crate::base::{ManualClock, RunId};
-
-    fn session() -> Session {
-        let info = SessionInfo {
-            run_id: RunId::generate(),
-            run_name: "r".into(),
-            experiment: None,
-            storage_path: "/".into(),
-            grace_period_ms: 0,
-            config: Map::new(),
-        };
-        let session = Session::new(info, Arc::new(ManualClock::at(Timestamp::from_ms(1_800_000_000_000))));
-        session.begin_attempt(0, 0, 2);
-        session
-    }
-
-    fn report(json: Value) -> WorkerReport {
-        serde_json::from_value(json).unwrap()
-    }
-
-    #[test]
-    fn a_report_without_a_step_gets_the_run_s_report_index_over_all_attempts() {
-        let session = session();
-        for _ in 0..3 {
-            session.report(0, report(serde_json::json!({"metrics": {"a": 1}}))).unwrap();
-        }
-        session.begin_attempt(1, 1, 2);
-        let answer = session.report(0, report(serde_json::json!({"metrics": {"a": 1}}))).unwrap();
-        assert_eq!(answer, ReportAnswer { stop: false, preemption: None, report_index: 3 });
-        let steps = |taken: &[Taken]| taken.iter().map(|t| t.step).collect::<Vec<_>>();
-        let all = session.take_reports();
-        assert_eq!(
-            all.iter().map(|(w, t)| (*w, steps(t))).collect::<Vec<_>>(),
-            [((0, 0), vec![0, 1, 2]), ((1, 0), vec![3])]
-        );
-        assert!(session.take_reports().is_empty());
-    }
-
-    #[test]
-    fn a_bad_value_is_refused_by_name_and_a_stop_is_told() {
-        let session = session();
-        let bad =
-            session.report(1, report(serde_json::json!({"metrics": {"a": 1, "b": {"c": "x"}}}))).unwrap_err();
-        assert!(matches!(bad, SessionError::Invalid(e) if e.field == "metrics.b/c"));
-        assert!(session.take_reports().is_empty());
-        assert!(session.report(2, report(serde_json::json!({"metrics": {}}))).is_err());
-        session.request_stop();
-        assert!(session.report(1, report(serde_json::json!({"metrics": {"a": "NaN"}}))).unwrap().stop);
-    }
-}
+mod tests;

@@ -5,8 +5,11 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::standing::Notice;
-use crate::base::{Invalid, RunId, Timestamp};
+use super::{exchange::Reporting, standing::Notice};
+use crate::{
+    base::{Invalid, RunId, Timestamp},
+    controller::checkpoints::{HandedShard, Newest, Usable},
+};
 
 /// What does not change while a run lives.
 #[derive(Clone, Debug, Serialize)]
@@ -47,8 +50,10 @@ pub struct Context {
     pub restart_count: u32,
     /// Sweep trial; none in training.
     pub trial: Option<String>,
-    /// Latest checkpoint to resume from.
-    pub checkpoint: Option<String>,
+    /// When a report returns.
+    pub reporting: Reporting,
+    /// What the attempt goes on from: the newest checkpoint that was whole when it began.
+    pub checkpoint: Option<Usable>,
     /// Whether the run is to stop.
     pub stop: bool,
     /// What is to be known before the group is ended although it does well.
@@ -59,7 +64,11 @@ pub struct Context {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkerReport {
-    /// Step; the run's report index if missing.
+    /// A number that this client uses for no other report: one that is sent again is then not taken twice. Clients count
+    /// from a random number, since a rank may be several programs one after the other.
+    #[serde(default)]
+    pub seq: Option<u64>,
+    /// Step; the report's index if missing.
     #[serde(default)]
     pub step: Option<u64>,
     /// When; now if missing.
@@ -67,6 +76,9 @@ pub struct WorkerReport {
     pub time_ms: Option<Timestamp>,
     /// Values; nested objects are flattened with `/`.
     pub metrics: Map<String, Value>,
+    /// This rank's part of a checkpoint of this step.
+    #[serde(default)]
+    pub checkpoint: Option<HandedShard>,
 }
 
 /// The answer to a report.
@@ -74,10 +86,13 @@ pub struct WorkerReport {
 pub struct ReportAnswer {
     /// The worker is to leave its training function.
     pub stop: bool,
+    /// The step of a report that names none: the count of this rank's reports over all attempts, which goes on behind
+    /// the checkpoint's step when an attempt goes on from one.
+    pub report_index: u64,
     /// What is to be known before the group is ended although it does well.
     pub preemption: Option<Notice>,
-    /// How many reports of this rank came before, over all attempts.
-    pub report_index: u64,
+    /// The newest checkpoint of the run that is whole.
+    pub checkpoint: Option<Newest>,
 }
 
 /// Why a report was not taken.
@@ -94,4 +109,7 @@ pub enum SessionError {
         /// Size of the group.
         world_size: u32,
     },
+    /// What was to become of a checkpoint did not; a sentence.
+    #[error("{0}")]
+    Checkpoint(String),
 }
