@@ -25,7 +25,7 @@ use trainhead::{
 };
 
 use crate::{
-    closures::Failure,
+    closures::{Failure, Head},
     stage::{LIMIT, TRAINHEAD, kill, state_of},
 };
 
@@ -48,7 +48,7 @@ impl Place {
         TrialOptions {
             reporting,
             reuse_timeout: Duration::from_secs(5),
-            grace: Duration::from_secs(5),
+            grace: Duration::from_secs(2),
             ..TrialOptions::new(dir, Arc::new(SystemClock::new()))
         }
     }
@@ -280,6 +280,49 @@ async fn a_thread_that_does_not_let_go_is_left_and_its_reports_are_nobody_s() {
     assert_eq!(value(&soon(worker.next_result()).await.unwrap().unwrap(), "i"), 10.0);
     assert!(soon(worker.next_result()).await.unwrap().is_none());
     soon(worker.close()).await;
+}
+
+#[tokio::test]
+async fn each_trial_is_a_run_of_its_own() {
+    let (place, head) = (Place::new(), Head::new().await);
+    let options = TrialOptions {
+        recorded_by: Some(Arc::new(head.state.clone())),
+        experiment: Some("sweep".into()),
+        ..place.options(Reporting::OnDemand)
+    };
+    let mut worker = place.process(trial("t0", json!({"lr": 7})), HOST, options);
+    let mut ids = vec![worker.run_id().clone()];
+    for _ in 0..3 {
+        soon(worker.next_result()).await.unwrap().unwrap();
+    }
+    let next = trial("t1", json!({"reports": 1, "fails": true}));
+    assert_eq!(soon(worker.reset(next)).await.unwrap(), Reset::Reused);
+    ids.push(worker.run_id().clone());
+    soon(worker.next_result()).await.unwrap().unwrap();
+    soon(worker.next_result()).await.unwrap_err();
+    assert_eq!(soon(worker.reset(trial("t2", json!({"hangs": true})))).await.unwrap(), Reset::Reused);
+    ids.push(worker.run_id().clone());
+    soon(worker.next_result()).await.unwrap().unwrap();
+    assert!(timeout(Duration::from_millis(50), worker.next_result()).await.is_err(), "it sleeps");
+    assert_eq!(soon(worker.close()).await.code, None);
+    let mut runs = Vec::new();
+    for id in &ids {
+        runs.push(serde_json::from_slice::<Value>(&head.state.run(id).await.unwrap()).unwrap());
+    }
+    let said = |run: &Value| {
+        let end_reason = &run["attempts"][0]["end_reason"];
+        json!([run["name"], run["experiment"], run["run_status"], end_reason, run["status_detail"]])
+    };
+    let hung = "its function did not end when it was stopped: its worker was ended";
+    assert_eq!(said(&runs[0]), json!(["t0", "sweep", "FINISHED", "completed", null]));
+    assert_eq!(
+        said(&runs[1]),
+        json!(["t1", "sweep", "ERRORED", "worker_failed", "ValueError: no such layer"])
+    );
+    assert_eq!(said(&runs[2]), json!(["t2", "sweep", "ABORTED", "stopped", hung]));
+    assert_eq!(runs[1]["first_failure"]["message"], "ValueError: no such layer");
+    let metrics = head.state.metrics(&ids[0]).await.unwrap();
+    assert_eq!(metrics.iter().find(|m| m.key == "lr").unwrap().count, 3);
 }
 
 /// What a function does, and how it ends.
