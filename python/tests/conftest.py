@@ -234,13 +234,15 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """No controller, as with plain ``python3 train.py``."""
     for name in list(os.environ):
         if name.startswith(("TRAINHEAD_", "TORCHELASTIC_")) and name != "TRAINHEAD_BIN":
             monkeypatch.delenv(name)
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK"):
         monkeypatch.delenv(name, raising=False)
+    # What a test spools is not for the data directory of whoever runs the tests.
+    monkeypatch.setenv("TRAINHEAD_DATA_DIR", str(tmp_path / "data"))
     _start_anew()
     yield
     _start_anew()

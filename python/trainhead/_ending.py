@@ -1,14 +1,13 @@
 """How a process ends, as the record of a run says it: well, by exception, exit code or signal.
 
 Only what is known is said. An interpreter does not tell its exit handlers why it ends, so this
-module looks: whether the outermost frame returned, which exception the interpreter showed last, and
-with which code `sys.exit` was called.
+module looks: whether the outermost frame returned, which exception left it (Python 3.12 tells) or
+was shown last by the interpreter, and with which code `sys.exit` was called.
 """
 
 from __future__ import annotations
 
 import builtins
-import contextlib
 import dis
 import sys
 import threading
@@ -16,6 +15,8 @@ import traceback
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Callable, NoReturn
+
+from ._unwinding import watch_unwinding
 
 MAX_TRACE_LINES = 200
 MAX_TEXT = 2_000
@@ -104,13 +105,20 @@ class InterpreterWatch:
         self._outermost = _outermost_frame()
         self._shown_before = getattr(sys, "last_value", None)
         self._codes: list[object] = []
+        self._left_by: list[BaseException] = []
         self._undo: list[Callable[[], None]] = []
-        self._replace_exits()
+        unwatch = watch_unwinding(self._outermost, self._left_by) if self._outermost else None
+        if unwatch is not None:
+            self._undo.append(unwatch)
+        else:
+            self._replace_exits()
 
     def ending(self) -> Ending | None:
         """Return how the interpreter ends, in an exit handler; None if that cannot be told."""
         if self._outermost is None or _has_returned(self._outermost):
             return Ending(exit_code=0)
+        if self._left_by:
+            return by_exception(self._left_by[-1])
         shown = getattr(sys, "last_value", None)
         if isinstance(shown, BaseException) and shown is not self._shown_before:
             return by_exception(shown)
@@ -122,6 +130,7 @@ class InterpreterWatch:
         while self._undo:
             self._undo.pop()()
         self._outermost = self._shown_before = None
+        self._left_by.clear()
 
     def _replace_exits(self) -> None:
         """Have `sys.exit`, `exit` and `quit` note their code, also where they were imported to."""
@@ -144,8 +153,7 @@ class InterpreterWatch:
                 self._codes[:] = [code]
             original(code)
 
-        with contextlib.suppress(AttributeError, TypeError):
-            exit.__doc__ = original.__doc__
+        exit.__doc__ = original.__doc__
         return exit
 
 

@@ -12,7 +12,6 @@ from types import FrameType
 from typing import Protocol
 
 from ._ending import Ending, InterpreterWatch, by_signal
-from ._notes import note
 
 # What is still to be said when SIGTERM comes is said for so long.
 TERM_TIMEOUT_S = 5.0
@@ -113,13 +112,25 @@ def _at_exit() -> None:
     if not _runs or watch is None:
         return
     ending = watch.ending()
-    if ending is None:
-        note(
-            "this script was left by SystemExit, with a code that cannot be known here: the run"
-            " will be shown as ABORTED; leave by sys.exit(), or use `with trainhead.init(...)`"
-        )
     for run in reversed(list(_runs)):
         run.end(ending)
+
+
+# A signal that a child gets before it is told that it is one would be lost to our handler.
+_mask_before: set[int] | None = None
+
+
+def _before_fork() -> None:
+    global _mask_before
+    if _our_handler:
+        _mask_before = set(signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM}))
+
+
+def _unblock() -> None:
+    global _mask_before
+    mask, _mask_before = _mask_before, None
+    if mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _after_fork() -> None:
@@ -131,7 +142,8 @@ def _after_fork() -> None:
         _watch.close()
         _watch = None
     _leave_term()
+    _unblock()
 
 
 atexit.register(_at_exit)
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(before=_before_fork, after_in_parent=_unblock, after_in_child=_after_fork)

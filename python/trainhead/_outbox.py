@@ -91,6 +91,7 @@ class Outbox:
         self._name: str | None = None
         self._num_attempts = 0
         self._registered = threading.Event()
+        self._tried = threading.Event()  # registered, or that went wrong once
         self._gone = False  # not recorded, or the child of a fork
         self._closing = threading.Event()
         self._deadline = 0.0
@@ -132,8 +133,12 @@ class Outbox:
         return self._num_attempts
 
     def wait_registered(self, timeout_s: float) -> bool:
-        """Wait until the head has taken the registration; return whether it has."""
-        return self._registered.wait(timeout_s)
+        """Wait until the head has taken the registration, or is seen not to; return whether it has.
+
+        No longer than `timeout_s`.
+        """
+        self._tried.wait(timeout_s)
+        return self._registered.is_set()
 
     def say(self, verb: str, body: object) -> None:
         """Say a verb of a controller, as ``set_state``, ``end_attempt`` or ``end``.
@@ -191,6 +196,7 @@ class Outbox:
         self._token = token
         self._writer.describe(self._about(token))
         self._registered.set()
+        self._tried.set()
 
     def _deliver(self) -> None:
         client = HeadClient(self._find)
@@ -213,6 +219,7 @@ class Outbox:
                 note_once("not-recorded", f"the run is not recorded: {error}")
                 self._gone = self._complete = True
                 self._writer.refuse()
+                self._tried.set()
                 break
             if not self._closing.wait(wait_s):
                 continue
@@ -240,6 +247,7 @@ class Outbox:
         return most
 
     def _trouble(self, error: NotNowError) -> None:
+        self._tried.set()
         if not self._away:
             self._away = True
             note(f"the head is away ({error}); the run goes on, and is delivered later")

@@ -17,6 +17,9 @@ from ._notes import note, note_once
 from ._outbox import CLOSE_TIMEOUT_S, Outbox
 from ._run import Run
 
+# How long a head that hangs can hold up the beginning of a run.
+REGISTER_TIMEOUT_S = 2.0
+
 
 class OwnRun(Run):
     """A run whose controller and only worker is this process."""
@@ -38,6 +41,8 @@ class OwnRun(Run):
         self._ended = False
         self._worker = register["controller"]["actor_id"]
         self._begin()
+        # Most heads answer at once. Then the run is known before its process can be killed.
+        self._outbox.wait_registered(REGISTER_TIMEOUT_S)
 
     @property
     def name(self) -> str:
@@ -95,8 +100,15 @@ class OwnRun(Run):
         if self._ended or self._pid != os.getpid():
             return
         self._ended = True
+        ending = self._as_stopped(ending)
         if ending is not None:
-            self._say_end(self._as_stopped(ending))
+            self._say_end(ending)
+        else:
+            note(
+                f"run {self.name} will be shown as ABORTED: this script was left by SystemExit,"
+                " with a code that cannot be known here; leave by sys.exit(), or use"
+                " `with trainhead.init(...)`"
+            )
         delivered = self._outbox.close(timeout_s)
         _life.forget(self)
         if self._outbox.dropped_points:
@@ -108,13 +120,17 @@ class OwnRun(Run):
                 f"trainhead: deliver it with: trainhead sync {self._outbox.spool_dir}"
             )
 
-    def _as_stopped(self, ending: Ending) -> Ending:
+    def _as_stopped(self, ending: Ending | None) -> Ending | None:
         """What a stop request has brought about is no end of its own."""
         stop = self._outbox.stop
-        if stop is None or not (ending.signal or (ending.status == "FINISHED" and self._stop_seen)):
+        if stop is None:
+            return ending
+        left = ending is None or ending.status == "FINISHED"
+        if not (left and self._stop_seen) and not (ending and ending.signal):
             return ending
         detail = "stopped by request" + (f": {stop.reason}" if stop.reason else "")
-        return stopped(detail, ending.exit_code, ending.signal)
+        code, signal = (0, None) if ending is None else (ending.exit_code, ending.signal)
+        return stopped(detail, code, signal)
 
     def _begin(self) -> None:
         self._outbox.begin_attempt({"attempt_id": self._attempt, "num_workers": 1})

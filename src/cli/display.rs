@@ -15,7 +15,7 @@ use super::{
     terminal::{LogsTo, Shows, Terminal},
 };
 use crate::{
-    base::{RunId, Tasks, tail::Tail},
+    base::{RunId, Tasks, number::bytes_in_words, tail::Tail},
     controller::{ControllerView, TrainController, TrainResult, group::WorkerGroup},
     model::ControllerState,
     state::DataDir,
@@ -131,6 +131,11 @@ fn line(view: &ControllerView, begun: Instant) -> String {
         parts.push(format!("{} steps/s", number(rate)));
     }
     parts.extend(view.last.metrics.iter().take(4).map(|(key, value)| format!("{key} {}", number(value.0))));
+    if let Some((done, all)) = view.moving {
+        parts.push(format!("moving {} of {}", bytes_in_words(done), bytes_in_words(all)));
+    } else if let Some(checkpoint) = view.checkpoint {
+        parts.push(format!("checkpoint of step {}", checkpoint.step));
+    }
     parts.push(duration(begun.elapsed()));
     parts.join(" · ")
 }

@@ -17,7 +17,7 @@ use crate::{
     base::{RunId, Secret},
     model::{
         commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration},
-        metrics::ReportBatch,
+        metrics::{ReportBatch, Stored},
         verbs::{BeginAttempt, Begun, RunVerb},
     },
     state::{ClientError, DataDir, HttpState, StateClient},
@@ -129,7 +129,7 @@ impl StateClient for Follower {
         self.heard(client.append_log(run, token, whose, offset, bytes).await).await
     }
 
-    async fn report(&self, run: &RunId, token: &Secret, batch: ReportBatch) -> Result<(), ClientError> {
+    async fn report(&self, run: &RunId, token: &Secret, batch: ReportBatch) -> Result<Stored, ClientError> {
         let client = self.client().await?;
         self.heard(client.report(run, token, batch).await).await
     }

@@ -1,6 +1,8 @@
 //! The command line: options and where they come from, telemetry, wiring, terminal output. Used by nobody.
 
 mod backup;
+mod checkpoint_files;
+mod checkpoints;
 mod config;
 mod display;
 mod doctor;
@@ -58,6 +60,7 @@ pub fn main() -> ExitCode {
             options::Command::Runs(args) => show::runs(&cli.global, args).await,
             options::Command::Show(args) => show::show(&cli.global, args).await,
             options::Command::Logs(args) => show::logs(&cli.global, args).await,
+            options::Command::Checkpoints(args) => checkpoints::checkpoints(&cli.global, args).await,
             options::Command::Abort(args) => show::abort(&cli.global, args).await,
             options::Command::Backup(args) => backup::backup(&cli.global, args).await,
             options::Command::Gc(args) => gc::gc(&cli.global, args).await,

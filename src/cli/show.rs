@@ -256,7 +256,7 @@ pub(super) async fn find(http: &HttpState, wanted: &str) -> anyhow::Result<Value
     Ok(http.get(&format!("/api/train/runs/{id}"), &[]).await?)
 }
 
-fn text(value: &Value, field: &str) -> String {
+pub(super) fn text(value: &Value, field: &str) -> String {
     value.get(field).and_then(Value::as_str).map(plain).unwrap_or_default()
 }
 

@@ -2,11 +2,12 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
+use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use super::{
     callbacks::{Callbacks, RunContext},
-    checkpoints::{CheckpointOptions, Desk},
+    checkpoints::Desk,
     group::WorkerGroup,
     handle::asks,
     last_report::LastReport,
@@ -21,6 +22,7 @@ use super::{
 use crate::{
     base::{ActorId, Tasks, number},
     model::{
+        checkpoint::{RETENTION, Retention},
         commands::{ControllerIdentity, RegisterRun},
         names::made_up_name,
     },
@@ -52,14 +54,14 @@ impl<G: WorkerGroup> TrainController<G> {
             config: options.settings.clone(),
         };
         let desk = Desk::open(
-            CheckpointOptions::default(),
+            options.checkpoints.clone(),
             run_id.clone(),
             options.experiment.clone(),
             storage_path.clone(),
             Arc::clone(&options.clock),
             &tasks,
         );
-        let session = Arc::new(Session::new(info, desk, Arc::clone(&options.clock)));
+        let session = Arc::new(Session::new(info, desk.clone(), Arc::clone(&options.clock)));
         if let Some(socket) = &options.session_socket {
             session_server::serve(Arc::clone(&session), socket, &tasks)?;
         }
@@ -68,7 +70,7 @@ impl<G: WorkerGroup> TrainController<G> {
             name: Some(name.clone()),
             experiment: options.experiment.clone(),
             job_id: options.job_id.clone(),
-            settings: options.settings.clone(),
+            settings: with_retention(options.settings.clone(), &options.checkpoints.retention),
             tags: options.tags.clone(),
             start_time_ms: Some(options.clock.now()),
             controller: ControllerIdentity {
@@ -116,6 +118,8 @@ impl<G: WorkerGroup> TrainController<G> {
             workers_alive: 0,
             workers: 0,
             failures: machine.failures(),
+            checkpoint: None,
+            moving: None,
             last: LastReport::default(),
             registered: None,
         });
@@ -126,6 +130,7 @@ impl<G: WorkerGroup> TrainController<G> {
             group,
             machine,
             session,
+            desk,
             outbox,
             callbacks,
             shipper,
@@ -134,10 +139,20 @@ impl<G: WorkerGroup> TrainController<G> {
             show,
             handle,
             stalled: false,
+            ready: None,
+            over: None,
             waits: Waits::default(),
             effects: VecDeque::new(),
             outcome: None,
             begun,
         })
     }
+}
+
+/// The settings say which checkpoints are kept, so that whoever reads the ledger can tell.
+fn with_retention(mut settings: Map<String, Value>, retention: &Retention) -> Map<String, Value> {
+    if *retention != Retention::default() && Retention::of_settings(&settings) != *retention {
+        settings.insert(RETENTION.to_owned(), serde_json::to_value(retention).unwrap_or_default());
+    }
+    settings
 }

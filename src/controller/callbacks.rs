@@ -15,7 +15,7 @@ use tracing::warn;
 use super::options::TrainResult;
 use crate::{
     base::{RunId, Tasks},
-    model::{ControllerState, FirstFailure, StopReport, ledger::Bundle, verbs::NewWorker},
+    model::{Checkpoint, ControllerState, FirstFailure, StopReport, ledger::Bundle, verbs::NewWorker},
 };
 
 /// No call takes longer.
@@ -139,6 +139,10 @@ pub trait Callback: Send + Sync + std::fmt::Debug {
     async fn after_report(&self, run: &RunContext, report: &Reported) -> Called {
         Ok(())
     }
+    /// A checkpoint is whole.
+    async fn after_checkpoint_commit(&self, run: &RunContext, checkpoint: &Checkpoint) -> Called {
+        Ok(())
+    }
     /// Somebody wants the run to end by force, at once. Best effort.
     async fn before_controller_abort(&self, run: &RunContext) -> Called {
         Ok(())
@@ -170,6 +174,7 @@ pub(super) enum Hook {
     Resize(u32, u32),
     Stall(bool),
     Report(Reported),
+    CheckpointCommit(Box<Checkpoint>),
     BeforeControllerAbort,
     BeforeControllerShutdown,
     Finish(Box<TrainResult>),
@@ -196,6 +201,7 @@ impl Hook {
             Self::Resize(from, to) => callback.before_resize_decision(run, *from, *to).await,
             Self::Stall(stalled) => callback.after_stall_change(run, *stalled).await,
             Self::Report(report) => callback.after_report(run, report).await,
+            Self::CheckpointCommit(checkpoint) => callback.after_checkpoint_commit(run, checkpoint).await,
             Self::BeforeControllerAbort => callback.before_controller_abort(run).await,
             Self::BeforeControllerShutdown => callback.before_controller_shutdown(run).await,
             Self::Finish(result) => callback.after_controller_finish(run, result).await,
@@ -218,6 +224,7 @@ impl Hook {
             Self::Resize(..) => "before_resize_decision",
             Self::Stall(_) => "after_stall_change",
             Self::Report(_) => "after_report",
+            Self::CheckpointCommit(_) => "after_checkpoint_commit",
             Self::BeforeControllerAbort => "before_controller_abort",
             Self::BeforeControllerShutdown => "before_controller_shutdown",
             Self::Finish(_) => "after_controller_finish",

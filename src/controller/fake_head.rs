@@ -17,7 +17,7 @@ use crate::{
         NumFailures,
         commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration},
         ledger::Demand,
-        metrics::ReportBatch,
+        metrics::{ReportBatch, Stored},
         verbs::{BeginAttempt, Begun, RunVerb},
     },
     state::{ClientError, StateClient},
@@ -171,12 +171,13 @@ impl StateClient for FakeHead {
         })
     }
 
-    async fn report(&self, _: &RunId, _: &Secret, batch: ReportBatch) -> Result<(), ClientError> {
+    async fn report(&self, _: &RunId, _: &Secret, batch: ReportBatch) -> Result<Stored, ClientError> {
         self.answer(|seen| {
-            if seen.batches.insert((batch.writer.to_string(), batch.seq)) {
+            let known = !seen.batches.insert((batch.writer.to_string(), batch.seq));
+            if !known {
                 seen.heard.push(Heard::Report(batch));
             }
-            Ok(())
+            Ok(Stored { points: 1, known })
         })
     }
 

@@ -33,11 +33,13 @@ mod words;
 pub use agent_group::{AgentGroup, Launch, Orphans};
 pub use callbacks::{Callback, CallbackError, Called, Reported, RunContext};
 pub use checkpoints::{
-    CheckpointOptions, Consistency, Desk, HandedShard, Listed, Newest, UploadMode, Usable,
+    CheckpointOptions, Consistency, Desk, HandedShard, Listed, Manifest, ManifestFile, Newest, UploadMode,
+    Usable, storage as checkpoint_storage,
 };
 pub use closure_group::{ClosureGroup, TrainFn};
 pub use handle::ControllerHandle;
 pub use options::{AttemptSummary, ControllerOptions, ControllerView, TrainResult, default_stop_signal};
+pub use outbox::{About, FoundSpool, Leftover, Tally, Undelivered, is_spool_dir, spools_of_run};
 pub use policy::{FailurePolicy, HealthPolicy, OnPreemption, ScalingPolicy, Why};
 pub use run::TrainController;
 pub use session::{

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{
     callbacks::Callback,
+    checkpoints::{CheckpointOptions, Newest},
     last_report::LastReport,
     policy::{FailurePolicy, HealthPolicy, ScalingPolicy},
     process,
@@ -15,7 +16,7 @@ use crate::{
     base::{Clock, RunId, Timestamp, limits},
     model::{
         AttemptStatus, ControllerState, EndReason, FirstFailure, NumFailures, ProcessIdentity, StopReport,
-        metrics::MetricValue,
+        checkpoint::CheckpointView, metrics::MetricValue,
     },
     state::DataDir,
 };
@@ -41,6 +42,8 @@ pub struct ControllerOptions {
     pub failures: FailurePolicy,
     /// What is watched of a group that runs.
     pub health: HealthPolicy,
+    /// Where checkpoints go and which are kept.
+    pub checkpoints: CheckpointOptions,
     /// Go on with the run of this id, which has ended, in its own record.
     pub resume: bool,
     /// What watches the run; see [`Callback`].
@@ -79,6 +82,7 @@ impl ControllerOptions {
             scaling: ScalingPolicy::fixed(num_workers),
             failures: FailurePolicy::default(),
             health: HealthPolicy::default(),
+            checkpoints: CheckpointOptions::default(),
             resume: false,
             callbacks: Vec::new(),
             stop_signal: default_stop_signal(),
@@ -111,6 +115,10 @@ pub struct ControllerView {
     pub failures: NumFailures,
     /// What rank 0 said last.
     pub last: LastReport,
+    /// The newest committed checkpoint.
+    pub checkpoint: Option<Newest>,
+    /// Bytes of checkpoints that are being moved: done, and in all.
+    pub moving: Option<(u64, u64)>,
     /// The run's name as the head has it, once it is registered.
     pub registered: Option<String>,
 }
@@ -139,10 +147,19 @@ pub struct TrainResult {
     pub took: Duration,
     /// Where it keeps its files.
     pub storage_path: PathBuf,
+    /// What was reported with the latest checkpoint and measured of it; the last values of rank 0 if there is none.
+    pub metrics: BTreeMap<String, MetricValue>,
+    /// The checkpoint that training would go on from.
+    pub checkpoint: Option<CheckpointView>,
+    /// Those that can be used and are kept, the best first.
+    pub best_checkpoints: Vec<CheckpointView>,
     /// Last values of rank 0.
     pub last_metrics: BTreeMap<String, MetricValue>,
     /// Whether the head has the whole record.
     pub delivered: bool,
+    /// Where the rest of it is kept, for `trainhead sync`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub spools: Vec<PathBuf>,
     /// The exit code for whoever started the run: 0, the first failing rank's, 130 if it was stopped, 75 if it was
     /// preempted and is to be queued again.
     pub exit_code: u8,

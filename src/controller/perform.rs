@@ -25,6 +25,14 @@ impl<G: WorkerGroup> TrainController<G> {
                     self.effects.push_front(effect);
                     return self.unless_told_to_end();
                 }
+                Effect::Start { attempt, num_workers, .. } if self.ready.is_none() => {
+                    // What it goes on from is looked for first.
+                    if self.waits.resume.is_none() {
+                        self.waits.resume = Some(self.desk.begin_attempt(attempt, num_workers));
+                    }
+                    self.effects.push_front(effect);
+                    return self.unless_told_to_end();
+                }
                 Effect::Start { attempt, restart_count, num_workers, reservation } => {
                     let spec = self.begin_group(attempt, restart_count, num_workers, reservation);
                     self.group.start(spec);
@@ -86,6 +94,8 @@ impl<G: WorkerGroup> TrainController<G> {
             |effect: &Effect| matches!(effect, Effect::Shutdown { .. } | Effect::Drain(_) | Effect::Abort);
         if self.effects.iter().any(ends) {
             self.waits.gate = None;
+            self.waits.resume = None;
+            self.ready = None;
             self.effects.retain(|effect| !ends(effect) && !matches!(effect, Effect::Start { .. }));
             let message = "stopped before the workers were started".to_owned();
             self.step(Input::StartFailed { message, permanent: Permanent::No });
@@ -99,7 +109,8 @@ impl<G: WorkerGroup> TrainController<G> {
         num_workers: u32,
         reservation: Vec<Bundle>,
     ) -> GroupSpec {
-        self.session.begin_attempt(attempt, restart_count, num_workers, None);
+        let from = self.ready.take().and_then(|resume| resume.from);
+        self.session.begin_attempt(attempt, restart_count, num_workers, from);
         self.waits.drained = None;
         GroupSpec {
             run: self.run_id.clone(),

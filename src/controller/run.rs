@@ -1,16 +1,21 @@
 //! The loop: waits for whatever happens first, has the machine decide, and performs what it decided. Nothing in it waits
 //! for one thing alone, so that it can be spoken to in every state.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::{Instant, MissedTickBehavior, interval, timeout},
 };
-use tracing::debug;
+use tracing::{debug, info};
 
 use super::{
     callbacks::{Callbacks, Hook},
+    checkpoints::{CheckpointEvent, Desk, Resume, Wait},
     group::{GroupEvent, WorkerGroup},
     handle::{Ask, ControllerHandle},
     log_shipper::LogShipper,
@@ -19,10 +24,14 @@ use super::{
     outbox::{FromHead, Outbox},
     session::Session,
     steps::{Effect, History, Input, Outcome},
+    words,
 };
 use crate::{
     base::{RunId, Tasks, until},
-    model::verbs::{BeginAttempt, Begun},
+    model::{
+        Checkpoint,
+        verbs::{BeginAttempt, Begun, RunVerb},
+    },
     state::ClientError,
 };
 
@@ -44,6 +53,7 @@ pub struct TrainController<G> {
     pub(super) group: G,
     pub(super) machine: Machine,
     pub(super) session: Arc<Session>,
+    pub(super) desk: Desk,
     pub(super) outbox: Outbox,
     pub(super) callbacks: Callbacks,
     /// For a head that has its logs elsewhere.
@@ -52,6 +62,10 @@ pub struct TrainController<G> {
     pub(super) asks: mpsc::Receiver<Ask>,
     pub(super) show: watch::Sender<ControllerView>,
     pub(super) handle: ControllerHandle,
+    /// What the next group goes on from, once that is known.
+    pub(super) ready: Option<Resume>,
+    /// How the last group ended, until its checkpoints are where they belong.
+    pub(super) over: Option<Input>,
     /// No rank makes steps.
     pub(super) stalled: bool,
     pub(super) waits: Waits,
@@ -72,6 +86,10 @@ pub(super) struct Waits {
     pub(super) begin: Option<BeginAttempt>,
     /// Callbacks that are called before a group may start.
     pub(super) gate: Option<oneshot::Receiver<()>>,
+    /// The checkpoint that the group is to go on from.
+    pub(super) resume: Option<oneshot::Receiver<Resume>>,
+    /// What is left of checkpoints of a group that has ended.
+    pub(super) closing: Option<oneshot::Receiver<()>>,
     /// The ranks' stacks.
     pub(super) stacks: Option<oneshot::Receiver<Vec<String>>>,
     pub(super) pause: Option<Instant>,
@@ -137,6 +155,9 @@ impl<G: WorkerGroup> TrainController<G> {
                         self.step(Input::Preempt(detail));
                     }
                 }
+                event = self.desk.event() => self.of_checkpoints(event),
+                resume = answered(&mut waits.resume) => self.resumes(resume.unwrap_or_default()),
+                _ = answered(&mut waits.closing) => self.closed(),
                 answer = answered(&mut waits.asked) => self.answered(answer),
                 _ = answered(&mut waits.gate) => self.perform(),
                 nodes = answered(&mut waits.choice) => self.ask(nodes.flatten()),
@@ -172,21 +193,64 @@ impl<G: WorkerGroup> TrainController<G> {
                 }
                 Input::Started { workers, master_address }
             }
-            GroupEvent::Exited(exit) => Input::Exited(exit),
+            GroupEvent::Exited(exit) => {
+                if exit.is_success() {
+                    self.desk.rank_done(attempt, exit.rank);
+                }
+                Input::Exited(exit)
+            }
             GroupEvent::StartFailed { message, permanent } => Input::StartFailed { message, permanent },
             GroupEvent::Ended(report) => {
                 self.callbacks.call(Hook::Shutdown(attempt, report.clone()));
-                Input::Ended(report)
+                return self.close(Input::Ended(report));
             }
             GroupEvent::Lost(report) => {
                 self.callbacks.call(Hook::Shutdown(attempt, report.clone()));
-                Input::Lost(report)
+                return self.close(Input::Lost(report));
             }
         };
         self.step(input);
     }
 
+    /// Nothing of the group is left; its attempt is over when nothing of its checkpoints is under way.
+    fn close(&mut self, input: Input) {
+        let wait = if self.machine.is_finishing() { Wait::Validations } else { Wait::Uploads };
+        self.waits.closing = Some(self.desk.close_attempt(self.machine.attempt(), wait));
+        self.over = Some(input);
+    }
+
+    fn closed(&mut self) {
+        if let Some(input) = self.over.take() {
+            self.step(input);
+        }
+    }
+
+    fn resumes(&mut self, resume: Resume) {
+        if let Some(words) = words::resumes(&resume) {
+            info!(run.id = %self.run_id, "{words}");
+            self.step(Input::Resumes(words));
+        }
+        self.ready = Some(resume);
+        self.perform();
+    }
+
+    fn of_checkpoints(&mut self, event: CheckpointEvent) {
+        let say = |c: Checkpoint| RunVerb::RecordCheckpoint(c.number, Box::new(c.record));
+        match event {
+            CheckpointEvent::Changed(checkpoint) => self.outbox.say(say(checkpoint)),
+            CheckpointEvent::Committed(checkpoint) => {
+                self.callbacks.call(Hook::CheckpointCommit(Box::new(checkpoint.clone())));
+                self.outbox.say(say(checkpoint));
+            }
+            CheckpointEvent::Waits(words) => self.step(Input::CheckpointWaits(words)),
+            CheckpointEvent::TimedOut(words) => self.step(Input::CheckpointTimedOut(words)),
+        }
+    }
+
     fn obey(&mut self, ask: Ask) {
+        if matches!(ask, Ask::Stop { .. } | Ask::Kill) && self.waits.closing.is_some() {
+            self.desk.give_up();
+        }
         match ask {
             Ask::Stop { detail, grace } => self.step(Input::Stop { detail, grace }),
             Ask::Kill => {
@@ -220,6 +284,7 @@ impl<G: WorkerGroup> TrainController<G> {
                 grace: grace_ms.map(Duration::from_millis),
             });
         }
+        self.desk.set_pinned(news.pinned.into_iter().collect());
         if let Some(n) = news.fits {
             self.step(Input::Fits(n));
         }
@@ -266,6 +331,8 @@ impl<G: WorkerGroup> TrainController<G> {
             workers: self.machine.workers(),
             failures: self.machine.failures(),
             last: self.session.last_report().0,
+            checkpoint: self.desk.newest(),
+            moving: self.desk.moving(),
             registered: from_head.registered.as_ref().map(|registered| registered.name.clone()),
         };
         self.show.send_if_modified(|shown| {
@@ -279,6 +346,7 @@ impl<G: WorkerGroup> TrainController<G> {
         let took = self.options.clock.monotonic().saturating_sub(self.begun);
         self.callbacks.call(Hook::BeforeControllerShutdown);
         let delivered = self.outbox.flush(FLUSH).await;
+        let spools = if delivered { Vec::new() } else { self.outbox.keep().await };
         self.publish(&self.outbox.news().borrow());
         // The run has ended by now, whatever becomes of its logs.
         if let Some(shipper) = self.shipper
@@ -298,6 +366,12 @@ impl<G: WorkerGroup> TrainController<G> {
         };
         let (num_attempts, num_failures) = (self.machine.num_attempts(), self.machine.failures());
         let (attempts, error) = self.machine.into_parts();
+        let checkpoints = self.desk.all();
+        let ranking = self.options.checkpoints.retention.rank(&checkpoints);
+        let show =
+            |number: u64| checkpoints.iter().find(|c| c.number == number).map(|c| ranking.show(c.clone()));
+        let checkpoint = ranking.latest.and_then(show);
+        let last_metrics: BTreeMap<_, _> = last.metrics.into_iter().collect();
         let result = TrainResult {
             run_id: self.run_id.clone(),
             run_status,
@@ -309,8 +383,12 @@ impl<G: WorkerGroup> TrainController<G> {
             return_value: self.session.returned(),
             took,
             storage_path: self.options.data_dir.run_dir(&self.run_id),
-            last_metrics: last.metrics.into_iter().collect(),
+            metrics: checkpoint.as_ref().map_or_else(|| last_metrics.clone(), |c| c.record.metrics.clone()),
+            checkpoint,
+            best_checkpoints: ranking.by_score.iter().filter_map(|number| show(*number)).collect(),
+            last_metrics,
             delivered,
+            spools,
             exit_code,
         };
         if let Some(called) = self.callbacks.gate(Hook::Finish(Box::new(result.clone())))

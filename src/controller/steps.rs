@@ -37,6 +37,12 @@ pub(crate) enum Input {
     Ended(StopReport),
     /// Whoever held the workers was lost, and they with it.
     Lost(StopReport),
+    /// The group that is being started goes on from a checkpoint; with a sentence about it.
+    Resumes(String),
+    /// A checkpoint waits for ranks, or none does any more.
+    CheckpointWaits(Option<String>),
+    /// One has waited for too long.
+    CheckpointTimedOut(String),
     /// The pause before another try is over.
     PauseOver,
     /// Time passes; with how long each rank has not reported.

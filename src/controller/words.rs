@@ -1,6 +1,6 @@
-//! What the controller says in words about workers: how one failed, how a tree ended.
+//! What the controller says in words: how a worker failed, how a tree ended, what a group goes on from.
 
-use super::{group::RankExit, process::signal_of_code};
+use super::{checkpoints::Resume, group::RankExit, process::signal_of_code};
 use crate::{
     base::{ActorId, number},
     model::{
@@ -103,4 +103,12 @@ mod tests {
             assert_eq!(describe(&exit, Some(7), "here"), words);
         }
     }
+}
+
+/// What is said of what a group goes on from; nothing if it begins anew and there is nothing to say about that.
+pub(crate) fn resumes(resume: &Resume) -> Option<String> {
+    let from =
+        resume.from.as_ref().map(|c| format!("goes on from checkpoint {} (step {})", c.number, c.step));
+    let words: Vec<String> = from.into_iter().chain(resume.notes.iter().cloned()).collect();
+    (!words.is_empty()).then(|| words.join("; "))
 }

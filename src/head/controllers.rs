@@ -20,10 +20,11 @@ use crate::{
     base::{AttemptId, RunId, Secret, Timestamp},
     model::{
         commands::{HeartbeatAnswer, Heartbeats},
-        metrics::ReportBatch,
+        metrics::{ReportBatch, Stored},
         verbs::{AttemptRunning, BeginAttempt, Begun, EndAttempt, EndRun, RunVerb, SetState, WorkerChanges},
         view::TrainRun,
     },
+    state::Ack,
 };
 
 /// The answer to a write: the run as it is listed now.
@@ -34,9 +35,19 @@ pub(super) struct Written {
     run: Box<RawValue>,
 }
 
-async fn say(head: &Head, run: &RunId, token: &Secret, verb: RunVerb) -> Result<Json<Written>, Problem> {
-    let ack = head.state.say(run, token, verb).await?;
-    Ok(Json(Written { run: raw(&ack)? }))
+impl Written {
+    pub(super) fn of(ack: &Ack) -> Result<Json<Self>, Problem> {
+        Ok(Json(Self { run: raw(ack)? }))
+    }
+}
+
+pub(super) async fn say(
+    head: &Head,
+    run: &RunId,
+    token: &Secret,
+    verb: RunVerb,
+) -> Result<Json<Written>, Problem> {
+    Written::of(&head.state.say(run, token, verb).await?)
 }
 
 /// The controller's state changed. Only transitions that the state machine has are taken.
@@ -145,10 +156,13 @@ pub(super) struct Reported {
     points: u64,
     /// The batch's number.
     seq: u64,
+    /// Whether the batch was stored before: nothing of it was now.
+    known: bool,
 }
 
 /// Stores metrics: all of the batch or, if a value is not a number, nothing of it. Renews the lease. A batch number that
-/// was stored before is acknowledged and stores nothing.
+/// was stored before is acknowledged and stores nothing. What comes late is taken as well: for a run that has ended, with
+/// the token of an earlier controller of the run, and with that of who has joined it; those renew no lease.
 #[utoipa::path(post, path = "/api/train/runs/{run_id}/reports", tag = "controller", request_body = ReportBatch, params(("run_id" = RunId, Path)),
     responses((status = 200, body = inline(Reported)), AnyProblem, WriteProblem))]
 pub(super) async fn report_metrics(
@@ -158,8 +172,8 @@ pub(super) async fn report_metrics(
     ApiJson(body): ApiJson<ReportBatch>,
 ) -> Result<Json<Reported>, Problem> {
     let seq = body.seq;
-    let points = head.state.report(&run, &token, body).await?;
-    Ok(Json(Reported { points, seq }))
+    let Stored { points, known } = head.state.report(&run, &token, body).await?;
+    Ok(Json(Reported { points, seq, known }))
 }
 
 /// The answer to heartbeats.

@@ -2,6 +2,7 @@
 //! call and answers.
 
 mod assets;
+mod checkpoints;
 mod controllers;
 mod docs;
 mod extract;

@@ -170,6 +170,12 @@ impl From<Refusal> for Problem {
             Refusal::AttemptNotFound { .. } => {
                 Self::new(StatusCode::NOT_FOUND, "attempt-not-found", "No such attempt", said)
             }
+            Refusal::CheckpointNotFound { .. } => {
+                Self::new(StatusCode::NOT_FOUND, "checkpoint-not-found", "No such checkpoint", said)
+            }
+            Refusal::CheckpointGone { .. } => {
+                Self::new(StatusCode::CONFLICT, "checkpoint-gone", "The checkpoint is gone", said)
+            }
             Refusal::RunExists(_) => {
                 let detail = format!(
                     "{said}; choose another id, or send \"takeover\": true to replace that controller"

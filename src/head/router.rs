@@ -15,8 +15,8 @@ use utoipa::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    assets, assets::Assets, controllers, docs, figures, figures::HttpFigures, guard, guard::AllowedHosts,
-    health, logs, metrics, people, places, problem::Problem, ray, runs, sse,
+    assets, assets::Assets, checkpoints, controllers, docs, figures, figures::HttpFigures, guard,
+    guard::AllowedHosts, health, logs, metrics, people, places, problem::Problem, ray, runs, sse,
 };
 use crate::state::StateHandle;
 
@@ -78,6 +78,9 @@ fn api() -> OpenApiRouter<Head> {
         .routes(routes!(places::list_nodes))
         .routes(routes!(metrics::list_metrics))
         .routes(routes!(metrics::show_series))
+        .routes(routes!(checkpoints::list_checkpoints))
+        .routes(routes!(checkpoints::record_checkpoint))
+        .routes(routes!(checkpoints::pin_checkpoint, checkpoints::unpin_checkpoint))
         .routes(routes!(logs::list_logs))
         .routes(routes!(logs::read_log, logs::append_log))
         .routes(routes!(sse::follow_events))

@@ -214,7 +214,8 @@ pub(super) struct RegisteredRun {
     /// The run as it is listed.
     #[schema(value_type = TrainRun)]
     run: Box<RawValue>,
-    /// The secret that all later writes of this controller carry.
+    /// The secret that all later writes of this controller carry. For who has joined another's run: one with which only
+    /// reports are taken.
     controller_token: String,
     /// How many controllers the run has had.
     epoch: u32,
@@ -224,10 +225,10 @@ pub(super) struct RegisteredRun {
 
 /// Registers a run. The same body of the same controller again is a retry: 200 with the same record. A controller that
 /// is gone is replaced; one that is alive only with `takeover`. With `resume` a run that ended as ERRORED or ABORTED goes
-/// on.
+/// on. With `join` a run that exists, live or ended, is left as it is, and the answer's token delivers metrics to it.
 #[utoipa::path(post, path = "/api/train/runs", tag = "controller", request_body = RegisterRun,
     responses((status = 201, body = inline(RegisteredRun), description = "Registered, taken over or resumed."),
-        (status = 200, body = inline(RegisteredRun), description = "Was registered by the same request."),
+        (status = 200, body = inline(RegisteredRun), description = "Was registered by the same request, or joined."),
         AnyProblem, WriteProblem))]
 pub(super) async fn register_run(
     State(head): State<Head>,

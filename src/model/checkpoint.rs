@@ -6,6 +6,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::{
@@ -85,6 +86,24 @@ pub struct Checkpoint {
     pub record: RecordCheckpoint,
     /// Somebody wants it kept, whatever retention says.
     pub pinned: bool,
+}
+
+/// A checkpoint as it is shown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct CheckpointView {
+    /// Which of the run's checkpoints, counted over all of its attempts, from 0.
+    pub number: u64,
+    /// Somebody wants it kept.
+    pub pinned: bool,
+    /// It is the best of those that can be used.
+    pub best: bool,
+    /// Training would go on from it.
+    pub latest: bool,
+    /// What retention makes of it, and why.
+    pub fate: Fate,
+    /// What is known of it.
+    #[serde(flatten)]
+    pub record: RecordCheckpoint,
 }
 
 /// What a controller says of a checkpoint. What it is does not change; where it stands does, and what is measured of it
@@ -173,8 +192,9 @@ closed_enum! {
     }
 }
 
-/// Which checkpoints are kept.
+/// Which checkpoints are kept. A run says it in its settings, as `checkpoints`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Retention {
     /// How many of the best are kept; all if none.
     pub num_to_keep: Option<u32>,
@@ -184,27 +204,31 @@ pub struct Retention {
     pub score_order: ScoreOrder,
 }
 
+/// The member of a run's settings that says which of its checkpoints are kept.
+pub const RETENTION: &str = "checkpoints";
+
 impl Default for Retention {
     fn default() -> Self {
         Self { num_to_keep: None, score_attribute: None, score_order: ScoreOrder::Max }
     }
 }
 
-/// What is to become of one checkpoint, and why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It is among the best that are kept.
-    Best,
-    /// Training would go on from it.
-    Latest,
-    /// Somebody wants it kept.
-    Pinned,
-    /// Its validation may still make it the best.
-    Pending,
-    /// It goes.
-    Goes,
-    /// It is not there any more.
-    Gone,
+closed_enum! {
+    /// What is to become of one checkpoint, and why.
+    Fate {
+        /// It is among the best that are kept.
+        Best = "BEST",
+        /// Training would go on from it.
+        Latest = "LATEST",
+        /// Somebody wants it kept.
+        Pinned = "PINNED",
+        /// Its validation may still make it the best.
+        Pending = "PENDING",
+        /// Retention removes it.
+        Goes = "GOES",
+        /// It is not there any more.
+        Gone = "GONE",
+    }
 }
 
 /// How the checkpoints of a run stand to each other.
@@ -225,6 +249,20 @@ impl Ranking {
         self.by_score.first().copied()
     }
 
+    /// A checkpoint with how it stands to the others.
+    #[must_use]
+    pub fn show(&self, checkpoint: Checkpoint) -> CheckpointView {
+        let Checkpoint { number, record, pinned } = checkpoint;
+        CheckpointView {
+            number,
+            pinned,
+            best: self.best() == Some(number),
+            latest: self.latest == Some(number),
+            fate: self.fates.get(&number).copied().unwrap_or(Fate::Gone),
+            record,
+        }
+    }
+
     /// Those that retention removes, oldest first.
     pub fn goes(&self) -> impl Iterator<Item = u64> {
         self.fates.iter().filter(|(_, fate)| **fate == Fate::Goes).map(|(number, _)| *number)
@@ -232,6 +270,13 @@ impl Ranking {
 }
 
 impl Retention {
+    /// What a run's settings say; all are kept where they say nothing that is understood.
+    #[must_use]
+    pub fn of_settings(settings: &Map<String, Value>) -> Self {
+        let said = settings.get(RETENTION).cloned();
+        said.and_then(|said| serde_json::from_value(said).ok()).unwrap_or_default()
+    }
+
     /// Puts the checkpoints of a run in order and says what becomes of each. A score that is NaN or missing is the worst
     /// in both orders; of two that are equal the newer is better. However bad its score, what training would go on from
     /// stays, what is pinned stays, and what is being validated stays.

@@ -48,7 +48,9 @@ pub(crate) use closed_enum;
 mod tests {
     use crate::model::{
         Actor, AttemptStatus, CheckpointState, ControllerState, EndReason, EventKind, Phase, RunStatus,
-        WorkerStatus, checkpoint::ScoreOrder, run::ActorStatus,
+        WorkerStatus,
+        checkpoint::{Fate, ScoreOrder},
+        run::ActorStatus,
     };
 
     #[test]
@@ -72,7 +74,8 @@ mod tests {
             EventKind,
             Actor,
             CheckpointState,
-            ScoreOrder
+            ScoreOrder,
+            Fate
         );
     }
 }

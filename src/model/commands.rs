@@ -60,6 +60,12 @@ pub struct RegisterRun {
     /// and what its failure budgets were charged with stay. Needs the `id`.
     #[serde(default)]
     pub resume: bool,
+    /// Deliver metrics to a run that may be another controller's, live or ended: if there is a run with this `id`, nothing
+    /// about it changes, and `controller_token` of the answer is one with which only reports are taken. If there is none,
+    /// it is registered as usual.
+    // Left out where it is false: a head of an earlier version does not know it, and the hash of a body is its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub join: bool,
 }
 
 /// Who drives a run.
@@ -110,6 +116,7 @@ impl RegisterRun {
             start_time_ms: None,
             takeover: false,
             resume: false,
+            join: false,
         }
     }
 
@@ -127,6 +134,17 @@ impl RegisterRun {
         }
         if self.resume && self.id.is_none() {
             return Err(Invalid::rule("id", "say which run shall be resumed"));
+        }
+        if self.join {
+            if self.id.is_none() {
+                return Err(Invalid::rule("id", "say which run shall be joined"));
+            }
+            for (other, said) in [("takeover", self.takeover), ("resume", self.resume)] {
+                if said {
+                    let why = format!("who joins a run leaves it to its controller: not with {other}");
+                    return Err(Invalid::rule("join", why));
+                }
+            }
         }
         let lease = self.lease_ttl();
         if lease < limits::LEASE_MIN || lease > limits::LEASE_MAX {
@@ -198,6 +216,9 @@ pub struct HeartbeatAnswer {
     /// Answer to `demand`: how many workers the run can have now, what it has counted in; less than its minimum if it has
     /// to wait.
     pub fits: Option<u32>,
+    /// Checkpoints that people want kept, whatever the run's retention says.
+    #[serde(default)]
+    pub pinned_checkpoints: Vec<u64>,
     /// Why the heartbeat was refused, as the slug of a problem: `stale-controller`, `run-not-found`, `run-ended`,
     /// `wrong-token`.
     pub problem: Option<String>,

@@ -25,6 +25,8 @@ closed_enum! {
         Annotation = "annotation",
         /// It was put into the trash or taken out of it.
         Trash = "trash",
+        /// A checkpoint changed its state, or was pinned.
+        Checkpoint = "checkpoint",
     }
 }
 
@@ -77,4 +79,6 @@ pub struct Trail {
     pub attempts: BTreeSet<u32>,
     /// Workers whose row changed, as (attempt ordinal, world rank).
     pub workers: BTreeSet<(u32, u32)>,
+    /// Numbers of checkpoints whose row changed.
+    pub checkpoints: BTreeSet<u64>,
 }

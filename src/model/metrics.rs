@@ -142,6 +142,16 @@ pub struct Columns {
     pub metrics: BTreeMap<String, Vec<MetricValue>>,
 }
 
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct Stored {
+    /// Its points, all of which are stored now.
+    pub points: u64,
+    /// Whether they were before.
+    #[serde(default)]
+    pub known: bool,
+}
+
 /// One value of one key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {

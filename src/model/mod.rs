@@ -6,6 +6,7 @@ mod closed_enum;
 pub mod attempt;
 mod attempt_transitions;
 pub mod checkpoint;
+mod checkpoint_transitions;
 pub mod commands;
 mod demand;
 pub mod downsample;

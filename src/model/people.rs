@@ -50,6 +50,15 @@ impl AnnotateRun {
     }
 }
 
+/// Whether somebody wants a checkpoint kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pin {
+    /// Whatever retention says.
+    Set,
+    /// Not any longer.
+    Removed,
+}
+
 impl RunRecord {
     /// Changes name, notes and tags.
     ///

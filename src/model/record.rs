@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Attempt, Phase, Refusal, RunStatus, WorkerStatus,
+    Attempt, Checkpoint, Phase, Refusal, RunStatus, WorkerStatus,
     attempt::Budget,
     run::{ActorStatus, Controller, Run},
 };
@@ -20,6 +20,8 @@ pub struct RunRecord {
     pub controller: Controller,
     /// Its attempts, oldest first; the place of each is its ordinal.
     pub attempts: Vec<Attempt>,
+    /// Its checkpoints by number.
+    pub checkpoints: BTreeMap<u64, Checkpoint>,
 }
 
 /// How many failures each budget was charged with.

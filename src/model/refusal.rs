@@ -1,6 +1,6 @@
 //! Why the domain refuses a command. Knows nothing of HTTP.
 
-use super::phase::RunStatus;
+use super::{checkpoint::CheckpointState, phase::RunStatus};
 use crate::base::{AttemptId, Invalid, RunId};
 
 /// A command that the rules do not allow. Nothing was changed.
@@ -16,6 +16,22 @@ pub enum Refusal {
         run: RunId,
         /// The attempt asked for, id or ordinal.
         attempt: String,
+    },
+    /// The run has no such checkpoint.
+    #[error("run {run} has no checkpoint {number}")]
+    CheckpointNotFound {
+        /// The run.
+        run: RunId,
+        /// The number asked for.
+        number: u64,
+    },
+    /// The checkpoint is not there any more.
+    #[error("checkpoint {number} is {state}: there is nothing to keep")]
+    CheckpointGone {
+        /// Its number.
+        number: u64,
+        /// What became of it.
+        state: CheckpointState,
     },
     /// The id is taken by a live run of another controller, or of another body.
     #[error("run {0} exists and its controller is alive")]

@@ -1,6 +1,8 @@
 //! The verbs: every way in which a run's record may change. Each checks the whole change before it makes any of it,
 //! so a refused verb leaves the record untouched.
 
+use std::collections::BTreeMap;
+
 use super::{
     Actor, AttemptStatus, EndReason, Event, EventKind, Phase, Refusal, RunRecord, RunStatus, Trail,
     commands::RegisterRun,
@@ -59,6 +61,7 @@ impl RunRecord {
                 clock_skew_ms: None,
             },
             attempts: Vec::new(),
+            checkpoints: BTreeMap::new(),
         };
         let registered = record.event(now, EventKind::Run, Actor::Controller);
         trail.events.push(Event { to: Some(Phase::Initializing.to_string()), ..registered });

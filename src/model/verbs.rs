@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 
 use super::{
     AttemptStatus, ControllerState, EndReason, Exit, FirstFailure, RunStatus, StopReport, WorkerStatus,
+    checkpoint::RecordCheckpoint,
     commands::check_time,
     demand::{check_node_ids, check_sizes},
     ledger::{Bundle, Demand, NodeOffer, Resources, check_resources},
@@ -27,6 +28,8 @@ pub enum RunVerb {
     ChangeWorkers(AttemptId, WorkerChanges),
     /// An attempt ended.
     EndAttempt(AttemptId, EndAttempt),
+    /// A checkpoint was committed, or stands elsewhere now; with its number.
+    RecordCheckpoint(u64, Box<RecordCheckpoint>),
     /// The run ended.
     End(Box<EndRun>),
 }
@@ -41,6 +44,7 @@ impl RunVerb {
             Self::BeginAttempt(body) => body.check(),
             Self::AttemptRunning(_, body) => body.check(),
             Self::End(body) => body.check(now),
+            Self::RecordCheckpoint(_, body) => body.check(now),
             Self::ChangeWorkers(_, body) if body.workers.len() > limits::WORKERS => {
                 Err(Invalid::over("workers", limits::WORKERS, "workers"))
             }

@@ -1,15 +1,15 @@
 //! Deciding: a plain function from a command and the records in memory to changed records, rows to write and an answer
 //! to send once they are written. No I/O, no waiting.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 use super::{
-    command::{Command, Edit, Points},
+    command::{Command, Edit},
     group::{Around, Group},
     working_set::{WorkingSet, stop_limit},
 };
 use crate::{
-    base::{Invalid, RunId, Secret, limits},
+    base::{Invalid, RunId, Secret},
     model::{
         Actor, Refusal, RunRecord, Trail,
         commands::{Heartbeat, HeartbeatAnswer, StopRun},
@@ -17,7 +17,6 @@ use crate::{
         placement::Shortage,
         verbs::{BeginAttempt, Begun, RunVerb},
     },
-    store::metrics::{PointRow, WriterRow},
 };
 
 impl WorkingSet {
@@ -124,6 +123,9 @@ impl WorkingSet {
                 record.change_workers(&attempt, body, now, &mut trail)?
             }
             RunVerb::EndAttempt(attempt, body) => record.end_attempt(&attempt, body, now, &mut trail)?,
+            RunVerb::RecordCheckpoint(number, body) => {
+                record.record_checkpoint(number, *body, now, &mut trail)?;
+            }
             RunVerb::End(body) => record.end(*body, now, &mut trail)?,
         }
         around.account(record);
@@ -181,6 +183,7 @@ impl WorkingSet {
         let mut trail = Trail::default();
         match edit {
             Edit::Annotate(body) => record.annotate(body, now, &mut trail)?,
+            Edit::Pin(number, pin) => record.pin_checkpoint(number, pin, now, &mut trail)?,
             Edit::Trash => record.trash(now, &mut trail)?,
             Edit::Restore => record.restore(Actor::User, now, &mut trail),
         }
@@ -203,56 +206,6 @@ impl WorkingSet {
             group.purged.push(id.clone());
         }
         purged
-    }
-
-    fn report(
-        &mut self,
-        id: &RunId,
-        token: &Secret,
-        batch: Points,
-        group: &mut Group,
-        around: Around<'_>,
-    ) -> Result<u64, Refusal> {
-        let record = self.authorized(id, token)?;
-        let Points { writer, seq, attempt, rank, points } = batch;
-        if usize::try_from(attempt).unwrap_or(usize::MAX) >= record.attempts.len().max(1) {
-            return Err(Refusal::AttemptNotFound { run: id.clone(), attempt: attempt.to_string() });
-        }
-        let Some(state) = self.metrics.get_mut(id) else { return Err(Refusal::RunNotFound(id.clone())) };
-        let mut new_keys: Vec<Arc<str>> =
-            points.iter().map(|p| &p.key).filter(|key| !state.keys.contains_key(*key)).cloned().collect();
-        new_keys.sort_unstable();
-        new_keys.dedup();
-        if state.keys.len() + new_keys.len() > limits::METRIC_KEYS {
-            return Err(Invalid::over("metrics", limits::METRIC_KEYS, "metric keys in a run").into());
-        }
-        let stored = state.writers.entry(writer.clone()).or_default();
-        let taken = u64::try_from(points.len()).unwrap_or(u64::MAX);
-        if !stored.insert(seq)? {
-            self.heard_of(id, None, "the controller reported again", group, around);
-            return Ok(taken);
-        }
-        group.batch.metric_writer(&WriterRow { run_id: id, writer: &writer, stored });
-        for key in new_keys {
-            group.batch.metric_key(self.next_metric_key_id, id, &key);
-            state.keys.insert(key, self.next_metric_key_id);
-            self.next_metric_key_id += 1;
-        }
-        let top = points.iter().map(|p| p.step).max().unwrap_or(0);
-        around.live.update(id, |facts| {
-            facts.progress.report(attempt, rank, top, around.now);
-            for point in points.iter().filter(|_| rank == 0) {
-                facts.progress.value(&point.key, attempt, point.step, point.value);
-            }
-        });
-        for point in &points {
-            if let Some(&key) = state.keys.get(&point.key) {
-                group.batch.metric_point(&PointRow::new(key, rank, attempt, point));
-            }
-        }
-        *group.reported.entry(id.clone()).or_default() += points.len();
-        self.heard_of(id, None, "the controller reported again", group, around);
-        Ok(taken)
     }
 
     fn heartbeat(&mut self, beat: Heartbeat, group: &mut Group, around: Around<'_>) -> HeartbeatAnswer {
@@ -278,6 +231,10 @@ impl WorkingSet {
             stop_reason: stop.and_then(|s| s.reason.clone()),
             grace_period_ms: stop.and_then(|s| s.grace_period_ms),
             fits: None,
+            pinned_checkpoints: record
+                .filter(|_| problem.is_none())
+                .map(RunRecord::pinned_checkpoints)
+                .unwrap_or_default(),
             problem: problem.or(ended).map(|p| slug(&p).to_owned()),
             run_id,
         }
@@ -325,10 +282,11 @@ fn note_nodes(nodes: &BTreeSet<(String, String)>, group: &mut Group, around: Aro
 }
 
 pub(super) fn merge(into: &mut Trail, from: Trail) {
-    let Trail { events, attempts, workers } = from;
+    let Trail { events, attempts, workers, checkpoints } = from;
     into.events.extend(events);
     into.attempts.extend(attempts);
     into.workers.extend(workers);
+    into.checkpoints.extend(checkpoints);
 }
 
 /// The stable word for a refusal, in problems and heartbeats.
@@ -336,6 +294,8 @@ pub(crate) const fn slug(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::RunNotFound(_) => "run-not-found",
         Refusal::AttemptNotFound { .. } => "attempt-not-found",
+        Refusal::CheckpointNotFound { .. } => "checkpoint-not-found",
+        Refusal::CheckpointGone { .. } => "checkpoint-gone",
         Refusal::RunExists(_) => "run-exists",
         Refusal::RunEnded(_) | Refusal::NothingToResume => "run-ended",
         Refusal::StaleController { .. } => "stale-controller",

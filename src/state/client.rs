@@ -8,7 +8,7 @@ use crate::{
     base::{RunId, Secret},
     model::{
         commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration},
-        metrics::ReportBatch,
+        metrics::{ReportBatch, Stored},
         verbs::{BeginAttempt, Begun, RunVerb},
     },
 };
@@ -32,6 +32,10 @@ pub enum ClientError {
 /// What a controller needs of the state.
 #[async_trait]
 pub trait StateClient: Send + Sync + std::fmt::Debug {
+    /// The head's address, if it is always the same one.
+    fn address(&self) -> Option<String> {
+        None
+    }
     /// Registers a run.
     async fn register(&self, body: RegisterRun) -> Result<Registration, ClientError>;
     /// Says something about a run.
@@ -53,7 +57,7 @@ pub trait StateClient: Send + Sync + std::fmt::Debug {
         bytes: Bytes,
     ) -> Result<u64, ClientError>;
     /// Stores metrics of a run.
-    async fn report(&self, run: &RunId, token: &Secret, batch: ReportBatch) -> Result<(), ClientError>;
+    async fn report(&self, run: &RunId, token: &Secret, batch: ReportBatch) -> Result<Stored, ClientError>;
     /// Says that its controller lives.
     async fn heartbeat(&self, beat: Heartbeat) -> Result<HeartbeatAnswer, ClientError>;
 }
@@ -90,9 +94,8 @@ impl StateClient for StateHandle {
         Ok(Self::append_log(self, run, token, whose, offset, bytes).await?)
     }
 
-    async fn report(&self, run: &RunId, token: &Secret, batch: ReportBatch) -> Result<(), ClientError> {
-        Self::report(self, run, token, batch).await?;
-        Ok(())
+    async fn report(&self, run: &RunId, token: &Secret, batch: ReportBatch) -> Result<Stored, ClientError> {
+        Ok(Self::report(self, run, token, batch).await?)
     }
 
     async fn heartbeat(&self, beat: Heartbeat) -> Result<HeartbeatAnswer, ClientError> {

@@ -7,8 +7,8 @@ use crate::{
     base::{ActorId, RunId, Secret},
     model::{
         commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration, StopRun},
-        metrics::Point,
-        people::AnnotateRun,
+        metrics::{Point, Stored},
+        people::{AnnotateRun, Pin},
         verbs::{BeginAttempt, Begun, RunVerb},
     },
 };
@@ -30,6 +30,7 @@ pub(super) struct Points {
 #[derive(Debug)]
 pub(super) enum Edit {
     Annotate(AnnotateRun),
+    Pin(u64, Pin),
     Trash,
     Restore,
 }
@@ -61,7 +62,7 @@ pub(super) enum Command {
         run: RunId,
         token: Secret,
         points: Points,
-        reply: Reply<u64>,
+        reply: Reply<Stored>,
     },
     Heartbeats {
         beats: Vec<Heartbeat>,

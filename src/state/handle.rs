@@ -19,8 +19,8 @@ use crate::{
     base::{Invalid, RunId, Secret, Timestamp, limits, masking::mask_document, number},
     model::{
         commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration, StopRun},
-        metrics::ReportBatch,
-        people::AnnotateRun,
+        metrics::{ReportBatch, Stored},
+        people::{AnnotateRun, Pin},
         verbs::{BeginAttempt, Begun, RunVerb},
     },
 };
@@ -97,11 +97,16 @@ impl StateHandle {
         self.ask(|reply| Command::BeginAttempt { run, token, body, reply }).await
     }
 
-    /// Stores metrics; the number of points taken.
+    /// Stores metrics; what became of the batch.
     ///
     /// # Errors
     /// When a value cannot be stored (then nothing is), or the token is not the run's.
-    pub async fn report(&self, run: &RunId, token: &Secret, batch: ReportBatch) -> Result<u64, StateError> {
+    pub async fn report(
+        &self,
+        run: &RunId,
+        token: &Secret,
+        batch: ReportBatch,
+    ) -> Result<Stored, StateError> {
         let (writer, seq, attempt, rank) = (batch.writer.clone(), batch.seq, batch.attempt, batch.rank);
         let points = batch.into_points(self.shared.clock.now()).map_err(refused)?;
         let points = Points { writer, seq, attempt, rank, points };
@@ -139,6 +144,14 @@ impl StateHandle {
     pub async fn annotate(&self, run: &RunId, body: AnnotateRun) -> Result<Ack, StateError> {
         body.check().map_err(refused)?;
         self.edit(run, Edit::Annotate(body)).await
+    }
+
+    /// Keeps a checkpoint whatever retention says, or not any longer.
+    ///
+    /// # Errors
+    /// When there is no such checkpoint, or it is gone.
+    pub async fn pin_checkpoint(&self, run: &RunId, number: u64, pin: Pin) -> Result<Ack, StateError> {
+        self.edit(run, Edit::Pin(number, pin)).await
     }
 
     /// Puts an ended run into the trash: lists do not show it any more, nothing of it is lost.
@@ -261,11 +274,11 @@ fn refused(invalid: Invalid) -> StateError {
     StateError::Refused(invalid.into())
 }
 
-/// The same body is the same registration, whatever it says of taking over.
+/// The same body is the same registration, whatever it says of taking over or joining.
 fn body_hash(body: &mut RegisterRun) -> String {
-    let takeover = std::mem::take(&mut body.takeover);
+    let (takeover, join) = (std::mem::take(&mut body.takeover), std::mem::take(&mut body.join));
     // Every part of the body has string keys, so that it always is JSON.
     let json = serde_json::to_vec(body).unwrap_or_default();
-    body.takeover = takeover;
+    (body.takeover, body.join) = (takeover, join);
     blake3::hash(&json).to_hex().to_string()
 }

@@ -13,7 +13,7 @@ use crate::{
     model::{
         NumFailures,
         commands::{Heartbeat, HeartbeatAnswer, Heartbeats, RegisterRun, Registration},
-        metrics::ReportBatch,
+        metrics::{ReportBatch, Stored},
         verbs::{BeginAttempt, Begun, RunVerb},
     },
 };
@@ -159,8 +159,45 @@ impl HttpState {
         token: Option<&Secret>,
         body: &impl Serialize,
     ) -> Result<T, ClientError> {
+        self.write(Method::POST, limit, path, token, body).await
+    }
+
+    /// Puts a body in its place.
+    async fn put<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        token: Option<&Secret>,
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        self.write(Method::PUT, REQUEST_LIMIT, path, token, body).await
+    }
+
+    /// Sets what needs no words.
+    ///
+    /// # Errors
+    /// When the head cannot be reached or refuses.
+    pub async fn put_empty<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.put(path, None, &serde_json::Map::new()).await
+    }
+
+    /// Takes away.
+    ///
+    /// # Errors
+    /// When the head cannot be reached or refuses.
+    pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.write(Method::DELETE, REQUEST_LIMIT, path, None, &serde_json::Map::new()).await
+    }
+
+    async fn write<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        limit: Duration,
+        path: &str,
+        token: Option<&Secret>,
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
         let url = format!("{}{path}", self.base);
-        let mut request = self.http.request(Method::POST, url).timeout(limit).json(body);
+        let mut request = self.http.request(method, url).timeout(limit).json(body);
         if let Some(token) = token {
             request = request.bearer_auth(token.expose());
         }
@@ -191,6 +228,10 @@ impl HttpState {
 
 #[async_trait]
 impl StateClient for HttpState {
+    fn address(&self) -> Option<String> {
+        Some(self.base.clone())
+    }
+
     async fn register(&self, body: RegisterRun) -> Result<Registration, ClientError> {
         let Registered { run, controller_token, epoch } = self.post("/api/train/runs", None, &body).await?;
         Ok(Registration {
@@ -218,6 +259,9 @@ impl StateClient for HttpState {
             }
             RunVerb::EndAttempt(id, body) => {
                 self.post(&at(&format!("attempts/{id}/end")), token, &body).await
+            }
+            RunVerb::RecordCheckpoint(number, body) => {
+                self.put(&at(&format!("checkpoints/{number}")), token, &body).await
             }
             RunVerb::End(body) => self.post(&at("end"), token, &body).await,
         }?;
@@ -259,10 +303,8 @@ impl StateClient for HttpState {
         Ok(answer.size_bytes)
     }
 
-    async fn report(&self, run: &RunId, token: &Secret, batch: ReportBatch) -> Result<(), ClientError> {
-        let _: serde_json::Value =
-            self.post(&format!("/api/train/runs/{run}/reports"), Some(token), &batch).await?;
-        Ok(())
+    async fn report(&self, run: &RunId, token: &Secret, batch: ReportBatch) -> Result<Stored, ClientError> {
+        self.post(&format!("/api/train/runs/{run}/reports"), Some(token), &batch).await
     }
 
     async fn heartbeat(&self, beat: Heartbeat) -> Result<HeartbeatAnswer, ClientError> {

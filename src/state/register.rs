@@ -1,13 +1,14 @@
-//! Registering: a new run, the same one again, or one that another controller goes on with.
+//! Registering: a new run, the same one again, one that another controller goes on with, or one to deliver metrics to.
 
 use super::{
     StateError,
     apply::merge,
     group::{Around, Group},
+    report::writer_token,
     working_set::WorkingSet,
 };
 use crate::{
-    base::{RunId, secret::SigningKey},
+    base::{RunId, Secret, secret::SigningKey},
     model::{
         Refusal, RunRecord, Trail,
         commands::{RegisterRun, Registration},
@@ -47,11 +48,15 @@ impl WorkingSet {
             Some(record)
                 if record.controller.actor_id == actor
                     && record.run.body_hash == body_hash
-                    && !(body.resume && record.run.phase.is_terminal()) =>
+                    && !((body.resume || body.join) && record.run.phase.is_terminal()) =>
             {
                 let epoch = record.controller.epoch;
                 self.heard_of(id, None, "the controller registered again", group, around);
                 (epoch, false)
+            }
+            // It stays its controller's, whoever that is and whether it lives.
+            Some(record) if body.join => {
+                return Ok(registration(record, writer_token(&self.key, id)));
             }
             Some(record) if resumes(record, &body) || replaces(record, &body) => {
                 let epoch = record.controller.epoch + 1;
@@ -80,15 +85,19 @@ impl WorkingSet {
             Some(_) => return Err(Refusal::RunExists(id.clone()).into()),
         };
         let record = self.records.get(id).ok_or_else(|| Refusal::RunNotFound(id.clone()))?;
-        Ok(Registration {
-            run_id: id.clone(),
-            name: record.run.name.clone(),
-            token: token(&self.key, epoch),
-            epoch,
-            created,
-            num_attempts: u32::try_from(record.attempts.len()).unwrap_or(u32::MAX),
-            num_failures: record.num_failures(),
-        })
+        Ok(Registration { created, ..registration(record, token(&self.key, epoch)) })
+    }
+}
+
+fn registration(record: &RunRecord, token: Secret) -> Registration {
+    Registration {
+        run_id: record.run.id.clone(),
+        name: record.run.name.clone(),
+        token,
+        epoch: record.controller.epoch,
+        created: false,
+        num_attempts: u32::try_from(record.attempts.len()).unwrap_or(u32::MAX),
+        num_failures: record.num_failures(),
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{
-    DeadLetterRow, StoreError, WebhookRow, Writer, attempts, events,
+    DeadLetterRow, StoreError, WebhookRow, Writer, attempts, checkpoints, events,
     json_row::{Rows, Transaction},
     metrics::{self, KeyRow, PointRow, WriterRow},
     nodes::{self as node_rows, NodeRow},
@@ -22,6 +22,7 @@ pub(crate) struct Batch {
     actors: Rows,
     attempts: Rows,
     workers: Rows,
+    checkpoints: Rows,
     events: Rows,
     contacts: Rows,
     progress: Rows,
@@ -41,6 +42,7 @@ impl Default for Batch {
             actors: Rows::of("actors"),
             attempts: Rows::of("attempts"),
             workers: Rows::of("workers"),
+            checkpoints: Rows::of("checkpoints"),
             events: Rows::of("events"),
             contacts: Rows::of("actors"),
             progress: Rows::of("progress"),
@@ -72,6 +74,7 @@ impl Batch {
         self.actors.push(&runs::actor_row(record));
         attempts::rows(record, trail).for_each(|row| self.attempts.push(&row));
         attempts::worker_rows(record, trail).for_each(|row| self.workers.push(&row));
+        checkpoints::rows(record, trail).for_each(|row| self.checkpoints.push(&row));
     }
 
     /// An event, whose id is set.
@@ -122,6 +125,7 @@ impl Batch {
             actors,
             attempts,
             workers,
+            checkpoints,
             events,
             contacts,
             progress,
@@ -137,6 +141,7 @@ impl Batch {
             && actors.is_empty()
             && attempts.is_empty()
             && workers.is_empty()
+            && checkpoints.is_empty()
             && events.is_empty()
             && contacts.is_empty()
             && progress.is_empty()
@@ -162,6 +167,7 @@ impl Writer {
             actors,
             attempts,
             workers,
+            checkpoints: of_checkpoints,
             events,
             contacts,
             progress,
@@ -180,6 +186,7 @@ impl Writer {
         tx.add(actors, &[runs::WRITE_ACTORS])?;
         tx.add(attempts, &[attempts::WRITE])?;
         tx.add(workers, &[attempts::WRITE_WORKERS])?;
+        tx.add(of_checkpoints, &[checkpoints::FORGET, checkpoints::WRITE])?;
         tx.add(events, &[events::WRITE])?;
         tx.add(contacts, &[runs::WRITE_CONTACTS])?;
         tx.add(progress, &[progress::WRITE])?;

@@ -4,6 +4,7 @@
 mod attempts;
 pub(crate) mod backup;
 mod batch;
+mod checkpoints;
 mod events;
 mod examine;
 mod json_row;

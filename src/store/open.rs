@@ -30,6 +30,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (3, "people and nodes", include_str!("../../migrations/0003_people_and_nodes.sql")),
     (4, "webhooks", include_str!("../../migrations/0004_webhooks.sql")),
     (5, "attempts in full", include_str!("../../migrations/0005_attempts_in_full.sql")),
+    (6, "checkpoints", include_str!("../../migrations/0006_checkpoints.sql")),
 ];
 
 /// What can go wrong in the store.

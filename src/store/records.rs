@@ -1,10 +1,10 @@
-//! Runs with all that belongs to them, read from four tables in one snapshot: one, or many at once.
+//! Runs with all that belongs to them, read from five tables in one snapshot: one, or many at once.
 
 use std::collections::HashMap;
 
 use sqlx::{Row, SqliteConnection, sqlite::SqliteRow};
 
-use super::{Reader, StoreError, Writer, attempts, json_row::array, runs};
+use super::{Reader, StoreError, Writer, attempts, checkpoints, json_row::array, runs};
 use crate::{base::RunId, model::RunRecord};
 
 impl Reader {
@@ -63,11 +63,12 @@ pub(super) async fn records(
     let mut placed = read(attempts::COLUMNS, "attempts", "run_id", "run_id, ordinal").await?;
     let mut workers =
         read(attempts::WORKER_COLUMNS, "workers", "run_id", "run_id, ordinal, world_rank").await?;
+    let mut kept = read(checkpoints::COLUMNS, "checkpoints", "run_id", "run_id, number").await?;
     let record = |id: &RunId| {
         let row = rows.remove(id.as_str())?.pop()?;
         let of = |rows: &mut HashMap<String, Vec<SqliteRow>>| rows.remove(id.as_str()).unwrap_or_default();
         let (actors, placed, workers) = (of(&mut actors), of(&mut placed), of(&mut workers));
-        let assembled = assemble(&row, &actors, &placed, &workers);
+        let assembled = assemble(&row, &actors, &placed, &workers, &of(&mut kept));
         Some(assembled.map_err(|e| StoreError::Record(id.clone(), Box::new(e))))
     };
     Ok(ids.iter().filter_map(record).collect())
@@ -78,11 +79,13 @@ fn assemble(
     actors: &[SqliteRow],
     placed: &[SqliteRow],
     workers: &[SqliteRow],
+    kept: &[SqliteRow],
 ) -> Result<RunRecord, StoreError> {
     Ok(RunRecord {
         run: runs::run(row)?,
         controller: runs::controller(actors)?,
         attempts: attempts::of_run(placed, workers)?,
+        checkpoints: checkpoints::of_run(kept)?,
     })
 }
 

@@ -11,6 +11,7 @@
 mod harness;
 
 mod boundaries;
+mod checkpoints;
 mod demands;
 mod events;
 mod lifecycle;

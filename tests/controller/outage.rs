@@ -14,7 +14,7 @@ use trainhead::{
     base::{RunId, Secret},
     model::{
         commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration},
-        metrics::ReportBatch,
+        metrics::{ReportBatch, Stored},
         verbs::{BeginAttempt, Begun, RunVerb},
     },
     state::{ClientError, StateClient, StateHandle},
@@ -71,7 +71,7 @@ impl StateClient for Line {
         self.pass(StateClient::append_log(&self.state, run, token, whose, offset, bytes)).await
     }
 
-    async fn report(&self, run: &RunId, token: &Secret, batch: ReportBatch) -> Result<(), ClientError> {
+    async fn report(&self, run: &RunId, token: &Secret, batch: ReportBatch) -> Result<Stored, ClientError> {
         self.pass(StateClient::report(&self.state, run, token, batch)).await
     }
 

@@ -14,6 +14,7 @@ mod receiver;
 mod small_memory;
 
 mod big_logs;
+mod checkpoints;
 mod crashes;
 mod elastic;
 mod failing;

@@ -1,11 +1,13 @@
 //! Every option, with its environment variable and its help.
 
+mod checkpoints;
 mod run;
 
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(super) use checkpoints::{CheckpointCommand, Checkpointing, Checkpoints, Which};
 pub(super) use run::{Preemption, Run, TailWhich, Workers};
 
 use super::units::{self, Bytes};
@@ -50,6 +52,8 @@ pub(super) enum Command {
     Show(Show),
     /// Print the log of a run
     Logs(Logs),
+    /// List, copy, verify and pin the checkpoints of a run
+    Checkpoints(Checkpoints),
     /// Ask a run to stop
     Abort(Abort),
     /// Copy the store, logs and checkpoints to a directory, while a head serves them
@@ -108,7 +112,7 @@ pub(super) struct Global {
     #[arg(long, global = true, env = "TRAINHEAD_WEBHOOK_SECRET", value_name = "SECRET", value_parser = secret,
         hide_env_values = true, hide_default_value = true, hide_short_help = true)]
     pub(super) webhook_secret: Option<Secret>,
-    /// What is told: the changes of runs, attempts, workers, requests to stop, takeovers, or all of it
+    /// What is told: the changes of runs, attempts, workers, requests to stop, takeovers, checkpoints, or all of it
     #[arg(
         long,
         global = true,
@@ -155,6 +159,8 @@ pub(super) enum WebhookEvents {
     Stop,
     /// Takeovers
     Controller,
+    /// Checkpoints that are committed, validated, pinned or gone
+    Checkpoint,
     /// All of these
     All,
 }
@@ -167,6 +173,7 @@ impl WebhookEvents {
             Self::Worker => &[EventKind::Worker],
             Self::Stop => &[EventKind::Stop],
             Self::Controller => &[EventKind::Controller],
+            Self::Checkpoint => &[EventKind::Checkpoint],
             Self::All => EventKind::ALL,
         }
     }

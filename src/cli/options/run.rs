@@ -4,7 +4,7 @@ use std::{path::PathBuf, str::FromStr};
 
 use clap::{Args, ValueEnum};
 
-use super::{Pair, seconds, secret};
+use super::{Checkpointing, Pair, seconds, secret};
 use crate::{
     base::Secret,
     cli::units::{self, Bytes},
@@ -20,6 +20,7 @@ Examples:
   trainhead run --workers 1:4 --gpus-per-worker 1 -- python3 train.py     as many as there is room for
   trainhead run --standalone --nproc-per-node 2 train.py --epochs 10      as with torchrun
   trainhead run --resume 01985f2e                                         go on with a run that ended
+  trainhead run --keep-checkpoints 3 --checkpoint-score val/acc -- python3 train.py
   trainhead run --head http://127.0.0.1:8420 -- ./train.sh
 
 Workers get torchrun's environment (RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, …). A program that ends in
@@ -100,6 +101,8 @@ pub(in crate::cli) struct Run {
     /// Which ranks' logs are shown here
     #[arg(long, env = "TRAINHEAD_TAIL", default_value = "0", value_enum)]
     pub(in crate::cli) tail: TailWhich,
+    #[command(flatten)]
+    pub(in crate::cli) checkpoints: Checkpointing,
     /// Tell this address when the run ends, fails, stalls or starts anew; may be repeated
     #[arg(long, env = "TRAINHEAD_NOTIFY", value_delimiter = ' ', value_name = "URL", hide_env_values = true)]
     pub(in crate::cli) notify: Vec<WebhookUrl>,

@@ -1,5 +1,6 @@
 //! `trainhead run`: a controller with local workers, and a head if there is none.
 
+mod checkpointing;
 mod settings;
 mod signals;
 
@@ -16,6 +17,7 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 use tracing::warn;
 
+use checkpointing::Place;
 use settings::Settings;
 use signals::Signals;
 
@@ -58,7 +60,7 @@ pub(super) async fn run(global: &Global, args: &Run) -> anyhow::Result<ExitCode>
     let head = Head::find_or_embed(global, Port::Preferably(global.port), Published::Yes).await?;
     let data_dir = data_dir(global)?;
     let url = head.url().to_owned();
-    let (settings, run_id, name) = match subject(args, &url).await {
+    let Subject { settings, run_id, name, experiment } = match subject(args, &url).await {
         Ok(subject) => subject,
         Err(e) => {
             head.leave().await;
@@ -78,11 +80,18 @@ pub(super) async fn run(global: &Global, args: &Run) -> anyhow::Result<ExitCode>
         Head::Embedded(head) => follow(Follower::new(global, data_dir.clone(), Now::Here(head))),
     };
     let socket = socket_path(&data_dir, &run_id)?;
-    let group = AgentGroup::new(launch(&settings, &data_dir, &socket)?);
+    let launch = launch(&settings, &data_dir, &socket)?;
+    let place = Place {
+        cwd: launch.cwd.clone(),
+        env: launch.env.clone(),
+        run_dir: data_dir.run_dir(&run_id),
+        agent: launch.agent.clone(),
+    };
+    let group = AgentGroup::new(launch);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let options = ControllerOptions {
         name,
-        experiment: args.experiment.clone(),
+        experiment,
         // What it is called where it was queued, so that both can be found by either name.
         job_id: std::env::var("SLURM_JOB_ID").ok().filter(|job| !job.is_empty()),
         tags: args.tag.iter().map(|pair| (pair.0.clone(), pair.1.clone())).collect::<BTreeMap<_, _>>(),
@@ -90,6 +99,7 @@ pub(super) async fn run(global: &Global, args: &Run) -> anyhow::Result<ExitCode>
         scaling: settings.scaling(),
         failures: settings.failures(),
         health: settings.health(),
+        checkpoints: settings.checkpoints.options(place),
         resume: args.resume.is_some(),
         callbacks: notify::callbacks(args, &clock, &notes)?,
         stop_signal: settings.stop_signal(),
@@ -150,10 +160,23 @@ fn launch(settings: &Settings, data_dir: &DataDir, socket: &Path) -> anyhow::Res
     })
 }
 
-/// What the run is started with, its id and its name: new ones, or those of a run that is resumed.
-async fn subject(args: &Run, url: &str) -> anyhow::Result<(Settings, RunId, Option<String>)> {
+/// What the run is started with and what it is called.
+struct Subject {
+    settings: Settings,
+    run_id: RunId,
+    name: Option<String>,
+    experiment: Option<String>,
+}
+
+/// A new run, or one that is resumed.
+async fn subject(args: &Run, url: &str) -> anyhow::Result<Subject> {
     let Some(wanted) = &args.resume else {
-        return Ok((Settings::new(args)?, RunId::generate(), args.name.clone()));
+        return Ok(Subject {
+            settings: Settings::new(args)?,
+            run_id: RunId::generate(),
+            name: args.name.clone(),
+            experiment: args.experiment.clone(),
+        });
     };
     let run = find(&HttpState::new(url)?, wanted).await?;
     let word = |field: &str| run.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -167,7 +190,8 @@ async fn subject(args: &Run, url: &str) -> anyhow::Result<(Settings, RunId, Opti
         );
     }
     let settings = Settings::resumed(run.get("settings").unwrap_or(&Value::Null), args)?;
-    Ok((settings, word("id").parse()?, Some(word("name"))))
+    let experiment = run.get("experiment").and_then(Value::as_str).map(str::to_owned);
+    Ok(Subject { settings, run_id: word("id").parse()?, name: Some(word("name")), experiment })
 }
 
 /// In the run's own directory, or, where that is too deep for a socket, in a directory of its own that only we can enter.

@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::checkpointing::CheckpointSettings;
 use crate::{
     base::{
         limits,
@@ -46,6 +47,12 @@ pub(super) struct Settings {
     early_exit_timeout_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) log_max_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "is_default")]
+    pub(super) checkpoints: CheckpointSettings,
+}
+
+fn is_default(settings: &CheckpointSettings) -> bool {
+    *settings == CheckpointSettings::default()
 }
 
 impl Settings {
@@ -108,6 +115,7 @@ impl Settings {
         self.hang_timeout_s = args.hang_timeout.or(self.hang_timeout_s);
         self.early_exit_timeout_s = args.early_exit_timeout.or(self.early_exit_timeout_s);
         self.log_max_bytes = args.log_max_bytes.map(|bytes| bytes.0).or(self.log_max_bytes);
+        self.checkpoints = self.checkpoints.with(&args.checkpoints)?;
         self.need(args)?;
         Ok(self)
     }

@@ -70,6 +70,8 @@ pub(crate) struct Machine {
     placing: Placing,
     /// A preemption notice that came while the group was being started.
     noticed: Option<String>,
+    /// What is said of the checkpoint that the group goes on from.
+    resumes: Option<String>,
     /// The size that the group is to get if it can have it for long enough.
     resize_to: Option<u32>,
     first_failure: Option<FirstFailure>,
@@ -88,6 +90,7 @@ impl Machine {
             attempt: None,
             placing: Placing::No,
             noticed: None,
+            resumes: None,
             resize_to: None,
             first_failure: None,
             summaries: Vec::new(),
@@ -146,6 +149,11 @@ impl Machine {
         self.counts
     }
 
+    /// Whether all ranks ended well and the run with them.
+    pub(crate) fn is_finishing(&self) -> bool {
+        matches!(self.state, State::ShuttingDown(Outcome::Finished))
+    }
+
     /// How the attempts of this controller went, and what ended the run, if it failed.
     pub(crate) fn into_parts(self) -> (Vec<AttemptSummary>, Option<FirstFailure>) {
         (self.summaries, self.first_failure)
@@ -167,6 +175,9 @@ impl Machine {
             Input::Exited(exit) => self.exited(&exit, now, into),
             Input::Ended(report) => self.over(report, false, now, into),
             Input::Lost(report) => self.over(report, true, now, into),
+            Input::Resumes(words) => self.resumes(words, into),
+            Input::CheckpointWaits(words) => self.checkpoint_waits(words, into),
+            Input::CheckpointTimedOut(words) => self.checkpoint_timed_out(words, now, into),
             Input::PauseOver => self.pause_over(now, into),
             Input::Tick(silence) => self.tick(&silence, now, into),
             Input::StacksWritten(tail) => self.stacks_written(tail, into),
@@ -212,7 +223,8 @@ impl Machine {
         if self.state != State::Scheduling {
             return;
         }
-        self.enter(State::Running, None, into);
+        let resumes = self.resumes.take();
+        self.enter(State::Running, resumes, into);
         if let Some(detail) = self.noticed.take() {
             self.drain(Cause::Preempted(detail), into);
         }

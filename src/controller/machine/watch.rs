@@ -64,6 +64,30 @@ impl Machine {
         into.push(Effect::WriteStacks(pids));
     }
 
+    /// The group that is being started goes on from a checkpoint. It is said as long as nothing else is to be.
+    pub(super) fn resumes(&mut self, words: String, into: &mut Vec<Effect>) {
+        if self.state == State::Scheduling {
+            self.say_state(Some(words.clone()), into);
+            self.resumes = Some(words);
+        }
+    }
+
+    /// A checkpoint waits for ranks that have not reported its step, or none does any more.
+    pub(super) fn checkpoint_waits(&mut self, words: Option<String>, into: &mut Vec<Effect>) {
+        if self.state == State::Running && self.attempt.as_ref().is_some_and(|a| a.cause.is_none()) {
+            self.say_state(words, into);
+        }
+    }
+
+    pub(super) fn checkpoint_timed_out(&mut self, words: String, now: Timestamp, into: &mut Vec<Effect>) {
+        let Some(attempt) = self.attempt.as_ref().filter(|a| a.cause.is_none()) else { return };
+        if self.state == State::Running {
+            let cause = attempt.failure(None, EndReason::Hung, words, &self.rules.host, now);
+            self.fail(cause, into);
+            into.push(Effect::Shutdown { grace: None });
+        }
+    }
+
     pub(super) fn stacks_written(&mut self, tail: Vec<String>, into: &mut Vec<Effect>) {
         let Some(cause) = self.attempt.as_mut().and_then(|a| a.cause.as_mut()) else { return };
         if let Cause::Failed { failure, .. } = cause {

@@ -2,19 +2,23 @@
 //! within its memory meanwhile. One message is under way at a time: that is the order.
 
 use std::{
+    path::PathBuf,
     pin::Pin,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
 use tracing::{debug, error, warn};
 
 use super::{
     item::Item,
+    keeper::Keeper,
     link::{Link, Refused, Registered, limited},
-    queue::{BeginAnswer, Next},
-    spool::Spool,
+    queue::{BeginAnswer, Next, Part, Spill},
 };
 use crate::{
     base::{AttemptId, RunId, Secret, until},
@@ -35,6 +39,11 @@ const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_MOST: Duration = Duration::from_secs(1);
 /// The pause after the disk did not take a segment.
 const SPOOL_RETRY: Duration = Duration::from_secs(30);
+/// When the head does not answer for so long, everything goes to disk: this process may be killed before it is back.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Whoever wants what is not delivered to be kept, at this controller's end, and where it is then.
+pub(super) type Keep = oneshot::Sender<Option<PathBuf>>;
 
 enum Answer {
     Registered(Result<Registration, ClientError>),
@@ -50,11 +59,12 @@ pub(super) struct Delivery {
     /// What is said first.
     register: RegisterRun,
     link: Arc<Link>,
-    spool: Spool,
+    keeper: Keeper,
+    keep: mpsc::Receiver<Keep>,
     /// What is being said, until there is an answer.
     current: Option<Item>,
-    /// The number of the newest batch.
-    seq: u64,
+    /// Since when the head has not answered.
+    away_since: Option<Instant>,
     /// The disk is left alone until then.
     no_spool_until: Option<Instant>,
 }
@@ -65,36 +75,52 @@ impl Delivery {
         run: RunId,
         register: RegisterRun,
         link: Arc<Link>,
-        spool: Spool,
+        keeper: Keeper,
+        keep: mpsc::Receiver<Keep>,
     ) -> Self {
-        Self { client, run, register, link, spool, current: None, seq: 0, no_spool_until: None }
+        let (current, away_since, no_spool_until) = (None, None, None);
+        Self { client, run, register, link, keeper, keep, current, away_since, no_spool_until }
     }
 
     pub(super) async fn run(mut self) {
-        self.on_disk(Spool::clear).await;
         let mut sending: Option<Sending> = None;
         let mut pause = RETRY_FIRST;
         let mut retry = None;
         let mut gathered = None;
         loop {
-            self.spill().await;
+            self.spill_in_time(sending.is_none()).await;
             if sending.is_none() && retry.is_none() {
                 sending = self.send().await;
             }
             tokio::select! {
                 answer = present(&mut sending) => {
                     sending = None;
+                    let registers = matches!(answer, Answer::Registered(_));
                     match self.settle(answer) {
-                        Settled::Done => pause = RETRY_FIRST,
+                        Settled::Done => {
+                            (pause, self.away_since) = (RETRY_FIRST, None);
+                            if registers {
+                                let token = self.link.token.borrow().clone();
+                                self.on_disk(|keeper| token.into_iter().for_each(|t| keeper.learn(t))).await;
+                            }
+                        }
                         Settled::NotNow => {
                             retry = Some(Instant::now() + pause);
                             pause = (pause * 2).min(RETRY_MOST);
+                            self.away_since = self.away_since.or(Some(Instant::now()));
                         }
                         Settled::Refused => {
-                            self.on_disk(Spool::clear).await;
+                            self.on_disk(Keeper::clear).await;
                             return;
                         }
                     }
+                }
+                Some(keep) = self.keep.recv() => {
+                    drop(sending);
+                    let kept = self.keep_all().await;
+                    // Nobody waits for it if this fails.
+                    let _ = keep.send(kept);
+                    return;
                 }
                 () = until(retry) => retry = None,
                 () = until(gathered) => {
@@ -116,31 +142,73 @@ impl Delivery {
         }
     }
 
-    /// Brings what is too much for the memory to the disk.
-    async fn spill(&mut self) {
+    /// Brings to the disk what is too much for the memory; or everything, with what was under way, if the head is away.
+    async fn spill_in_time(&mut self, idle: bool) {
         if self.no_spool_until.is_some_and(|until| Instant::now() < until) {
             return;
         }
+        let away = self.away_since.is_some_and(|since| since.elapsed() >= PATIENCE);
+        if away && idle && !self.set_aside().await {
+            return;
+        }
+        self.spill(if away { Spill::Everything } else { Spill::Excess }).await;
+    }
+
+    /// Whether the disk took it all.
+    async fn spill(&mut self, spill: Spill) -> bool {
         loop {
-            let Some((number, items)) = self.link.queue.lock().overflow() else { return };
-            let written = self.on_disk(move |spool| (spool.write(number, &items), items)).await;
-            match written {
-                Some((Ok(bytes), _)) => {
-                    self.link.queue.lock().spilled(number, bytes);
-                    self.no_spool_until = None;
-                }
-                Some((Err(e), items)) => {
-                    if self.no_spool_until.is_none() {
-                        warn!("what waits for the head cannot be kept on disk: {e}");
-                    }
-                    self.link.queue.lock().not_spilled(items);
-                    self.no_spool_until = Some(Instant::now() + SPOOL_RETRY);
-                    return;
+            let Some(part) = self.link.queue.lock().overflow(spill) else { return true };
+            match self.write(part).await {
+                Some(Ok((part, bytes))) => self.link.queue.lock().spilled(&part, bytes),
+                Some(Err(part)) => {
+                    self.link.queue.lock().not_spilled(part);
+                    return false;
                 }
                 // The runtime ends, and this with it.
-                None => return,
+                None => return false,
             }
         }
+    }
+
+    /// Brings what was under way to the disk, if it is in memory only; whether that went well.
+    async fn set_aside(&mut self) -> bool {
+        let part = self.current.as_ref().and_then(|item| self.link.queue.lock().aside(item));
+        let Some(part) = part else { return true };
+        let Some(Ok((part, bytes))) = self.write(part).await else { return false };
+        self.link.queue.lock().set_aside(&part, bytes);
+        self.current = None;
+        true
+    }
+
+    /// Writes a part; it and how many bytes it has there, or what could not be written.
+    async fn write(&mut self, part: Part) -> Option<Result<(Part, u64), Part>> {
+        let (written, part) =
+            self.on_disk(move |keeper| (keeper.append(part.number, &part.items), part)).await?;
+        match written {
+            Ok(bytes) => {
+                self.no_spool_until = None;
+                Some(Ok((part, bytes)))
+            }
+            Err(e) => {
+                if self.no_spool_until.is_none() {
+                    warn!("what waits for the head cannot be kept on disk: {e}");
+                }
+                self.no_spool_until = Some(Instant::now() + SPOOL_RETRY);
+                Some(Err(part))
+            }
+        }
+    }
+
+    /// This controller is at its end: what is not delivered is kept, for others to deliver. Where it is; none if there is
+    /// nothing, or the disk does not take it.
+    async fn keep_all(&mut self) -> Option<PathBuf> {
+        self.link.put(|_| ());
+        // What is left of the segment that was being delivered is there still.
+        let whole = self.set_aside().await && self.spill(Spill::Last).await;
+        if !whole {
+            error!("what the head does not have could not all be kept on disk and is lost");
+        }
+        self.on_disk(Keeper::leave).await.flatten()
     }
 
     /// Takes the oldest item that is still wanted, unless one waits for its answer.
@@ -153,9 +221,9 @@ impl Delivery {
             let next = self.link.queue.lock().next();
             match next {
                 Next::Item(item) => self.current = Some(item),
-                Next::Remove(number) => drop(self.on_disk(move |spool| spool.remove(number)).await),
+                Next::Remove(number) => drop(self.on_disk(move |keeper| keeper.remove(number)).await),
                 Next::Load(number) => {
-                    let items = match self.on_disk(move |spool| spool.read(number)).await? {
+                    let items = match self.on_disk(move |keeper| keeper.read(number)).await? {
                         Ok((items, 0)) => items,
                         Ok((items, bad)) => {
                             error!(
@@ -171,10 +239,6 @@ impl Delivery {
                     self.link.queue.lock().loaded(items);
                 }
                 Next::Nothing => return None,
-            }
-            if let Some(Item::Report(batch)) = &mut self.current {
-                self.seq += 1;
-                batch.seq = self.seq;
             }
         }
     }
@@ -276,9 +340,12 @@ impl Delivery {
     }
 
     /// Works on the spool where it may block; none if the runtime ends.
-    async fn on_disk<T: Send + 'static>(&self, work: impl FnOnce(&Spool) -> T + Send + 'static) -> Option<T> {
-        let spool = self.spool.clone();
-        tokio::task::spawn_blocking(move || work(&spool)).await.ok()
+    async fn on_disk<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Keeper) -> T + Send + 'static,
+    ) -> Option<T> {
+        let keeper = self.keeper.clone();
+        tokio::task::spawn_blocking(move || work(&keeper)).await.ok()
     }
 }
 
@@ -293,7 +360,7 @@ async fn say(client: Arc<dyn StateClient>, run: RunId, token: Secret, item: Item
     match item {
         Item::Say(verb) => Answer::Said(limited(client.say(&run, &token, verb)).await),
         Item::Begin { body, .. } => Answer::Begun(limited(client.begin_attempt(&run, &token, body)).await),
-        Item::Report(batch) => Answer::Said(limited(client.report(&run, &token, batch)).await),
+        Item::Report(batch) => Answer::Said(limited(client.report(&run, &token, batch)).await.map(drop)),
     }
 }
 
@@ -302,7 +369,9 @@ fn attempt_of(verb: &RunVerb) -> Option<&AttemptId> {
         RunVerb::AttemptRunning(id, _) | RunVerb::ChangeWorkers(id, _) | RunVerb::EndAttempt(id, _) => {
             Some(id)
         }
-        RunVerb::SetState(_) | RunVerb::BeginAttempt(_) | RunVerb::End(_) => None,
+        RunVerb::SetState(_) | RunVerb::BeginAttempt(_) | RunVerb::RecordCheckpoint(..) | RunVerb::End(_) => {
+            None
+        }
     }
 }
 

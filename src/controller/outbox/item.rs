@@ -30,7 +30,7 @@ pub(super) enum Item {
         ticket: u64,
         body: BeginAttempt,
     },
-    /// Gets its number when it is sent, so that a batch that is dropped leaves no gap.
+    /// It has its number, so that whoever delivers it, and however often, it is stored once.
     Report(ReportBatch),
 }
 
@@ -44,6 +44,9 @@ impl Item {
                 let failure = body.first_failure.as_ref();
                 let lines = failure.map_or(0, |f| f.log_tail.iter().map(String::len).sum());
                 VERB_WEIGHT + lines
+            }
+            Self::Say(RunVerb::RecordCheckpoint(_, body)) => {
+                VERB_WEIGHT + body.metrics.keys().map(|key| key.len() + 32).sum::<usize>()
             }
             Self::Say(RunVerb::SetState(_) | RunVerb::EndAttempt(..)) => VERB_WEIGHT,
             Self::Say(RunVerb::BeginAttempt(body)) | Self::Begin { body, .. } => {

@@ -1,6 +1,7 @@
 //! What the parts of the outbox share: the queue, what the head told, the run's token, and whether the head answers.
 
 use std::{
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -43,6 +44,8 @@ pub(in crate::controller) struct FromHead {
     pub(in crate::controller) fenced: bool,
     /// How many workers the run can have of what it demands; none until that is known.
     pub(in crate::controller) fits: Option<u32>,
+    /// Checkpoints that people want kept.
+    pub(in crate::controller) pinned: Vec<u64>,
 }
 
 /// The run as the head has it.
@@ -77,6 +80,8 @@ pub(super) struct Link {
     pub(super) demand: watch::Sender<Option<Demand>>,
     /// How many messages were delivered.
     pub(super) delivered: AtomicU64,
+    /// What earlier controllers of the run left and is still to be delivered; none until that was looked for.
+    pub(super) inherited: watch::Sender<Option<Vec<PathBuf>>>,
     /// The head does not answer; it was said once.
     away: AtomicBool,
     /// There was no room for metrics; it was said once.
@@ -94,6 +99,7 @@ impl Link {
             token: watch::Sender::default(),
             demand: watch::Sender::default(),
             delivered: AtomicU64::new(0),
+            inherited: watch::Sender::default(),
             away: AtomicBool::new(false),
             full: AtomicBool::new(false),
         }

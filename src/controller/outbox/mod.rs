@@ -1,34 +1,46 @@
 //! What the controller says to the head, in order, whether the head is there or not. Training never waits for it: what
 //! cannot be delivered waits here, and every message may be sent twice without harm.
 //!
-//! Verbs and metrics stand in one queue ([`queue`]), of which a bounded part is in memory and the rest on disk
-//! ([`spool`]). One task delivers ([`delivery`]), another one says that the controller lives ([`pulse`]).
+//! Verbs and metrics stand in one queue ([`queue`]), of which a bounded part is in memory and the rest on disk ([`spool`],
+//! by way of its [`keeper`]). One task delivers ([`delivery`]), another one says that the controller lives ([`pulse`]), a
+//! third one delivers what an earlier controller of the run left ([`inherit`]). What this one leaves is delivered by that,
+//! or by `trainhead sync` ([`leftover`]).
 
+mod courier;
 mod delivery;
+mod inherit;
 mod item;
+mod keeper;
+mod leftover;
 mod link;
 mod pulse;
 mod queue;
 mod spool;
 
 use std::{
+    path::PathBuf,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use tokio::{
-    sync::{oneshot, watch},
+    sync::{mpsc, oneshot, watch},
     time::timeout,
 };
 use tracing::info;
 
+pub use courier::{Tally, Undelivered};
+pub use inherit::{is_spool_dir, spools_of_run};
+pub use leftover::{FoundSpool, Leftover};
 pub(super) use link::{FromHead, limited};
+pub use spool::About;
 use {
-    delivery::Delivery,
+    delivery::{Delivery, Keep},
+    inherit::Inheritance,
+    keeper::Keeper,
     link::Link,
     pulse::Pulse,
     queue::{BeginAnswer, Limits},
-    spool::Spool,
 };
 
 use super::session::Session;
@@ -48,6 +60,7 @@ const FLUSH_MOST: Duration = Duration::from_secs(120);
 /// The way to the head.
 pub(super) struct Outbox {
     link: Arc<Link>,
+    keep: mpsc::Sender<Keep>,
 }
 
 impl Outbox {
@@ -61,23 +74,38 @@ impl Outbox {
         heartbeat: Duration,
         tasks: &Tasks,
     ) -> Self {
-        let writer = register.controller.actor_id.clone();
-        let spool = Spool::new(&session.info().storage_path);
-        let link = Arc::new(Link::new(session, writer, Limits::default()));
-        let pulse = Pulse { client: Arc::clone(&client), run: run.clone(), clock, link: Arc::clone(&link) };
-        let delivery = Delivery::new(client, run, register, Arc::clone(&link), spool);
-        Self::with(delivery, pulse, heartbeat, link, tasks)
+        Self::with(client, run, register, session, clock, heartbeat, Limits::default(), tasks)
     }
 
-    fn with(delivery: Delivery, pulse: Pulse, heartbeat: Duration, link: Arc<Link>, tasks: &Tasks) -> Self {
+    #[expect(clippy::too_many_arguments, reason = "tests have other limits; each part gets its own of these")]
+    fn with(
+        client: Arc<dyn StateClient>,
+        run: RunId,
+        register: RegisterRun,
+        session: Arc<Session>,
+        clock: Arc<dyn Clock>,
+        heartbeat: Duration,
+        limits: Limits,
+        tasks: &Tasks,
+    ) -> Self {
+        let writer = register.controller.actor_id.clone();
+        let run_dir = session.info().storage_path.clone();
+        let keeper = Keeper::new(&run_dir, &run, client.address(), &register);
+        let link = Arc::new(Link::new(session, writer, limits));
+        let (keep, wanted) = mpsc::channel(1);
+        let inheritance =
+            Inheritance { client: Arc::clone(&client), run: run.clone(), link: Arc::clone(&link), run_dir };
+        let pulse = Pulse { client: Arc::clone(&client), run: run.clone(), clock, link: Arc::clone(&link) };
+        let delivery = Delivery::new(client, run, register, Arc::clone(&link), keeper, wanted);
         let stop = tasks.stopping();
         drop(tasks.spawn(async move {
+            let all = async { tokio::join!(delivery.run(), pulse.run(heartbeat), inheritance.run()) };
             tokio::select! {
-                () = async { tokio::join!(delivery.run(), pulse.run(heartbeat)); } => {}
+                _ = all => {}
                 () = stop.cancelled() => {}
             }
         }));
-        Self { link }
+        Self { link, keep }
     }
 
     /// Says something to the head, some time, behind everything that was said and reported before. Never waits.
@@ -120,20 +148,36 @@ impl Outbox {
         self.link.queue.lock().dropped_points()
     }
 
-    /// Waits until all was delivered; whether it was. Gives up when nothing was for `limit`, and in any case some time.
+    /// Waits until all was delivered, and what earlier controllers of the run left; whether it was. Gives up when nothing
+    /// was for `limit`, and in any case some time.
     pub(super) async fn flush(&self, limit: Duration) -> bool {
-        let mut done = self.link.put(queue::Queue::flush);
+        let own = self.link.put(queue::Queue::flush);
+        let mut inherited = self.link.inherited.subscribe();
+        let done = async {
+            let none_left = |left: &Option<Vec<PathBuf>>| left.as_ref().is_some_and(Vec::is_empty);
+            own.await.is_ok() && inherited.wait_for(none_left).await.is_ok()
+        };
+        tokio::pin!(done);
         let all = async {
             loop {
                 let before = self.link.delivered.load(Ordering::Relaxed);
                 match timeout(limit, &mut done).await {
-                    Ok(done) => return done.is_ok(),
+                    Ok(done) => return done,
                     Err(_) if self.link.delivered.load(Ordering::Relaxed) == before => return false,
                     Err(_) => info!("what is left to say to the head is being delivered"),
                 }
             }
         };
         timeout(FLUSH_MOST.max(limit), all).await.unwrap_or(false)
+    }
+
+    /// Ends the delivery. What is left is kept on disk, for others to deliver; where.
+    pub(super) async fn keep(&self) -> Vec<PathBuf> {
+        let (keep, kept) = oneshot::channel();
+        // There is no delivery any more if the head does not record this run: then nothing is to be kept.
+        let own = if self.keep.send(keep).await.is_ok() { kept.await.ok().flatten() } else { None };
+        let inherited = self.link.inherited.borrow().clone().unwrap_or_default();
+        own.into_iter().chain(inherited).collect()
     }
 }
 

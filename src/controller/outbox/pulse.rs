@@ -54,7 +54,15 @@ impl Pulse {
             demand: demand.borrow_and_update().clone(),
         };
         match limited(self.client.heartbeat(beat)).await {
-            Ok(HeartbeatAnswer { stop_requested, stop_reason, grace_period_ms, fits, problem, .. }) => {
+            Ok(HeartbeatAnswer {
+                stop_requested,
+                stop_reason,
+                grace_period_ms,
+                fits,
+                pinned_checkpoints,
+                problem,
+                ..
+            }) => {
                 self.link.answered();
                 let fenced = problem.as_deref() == Some("stale-controller");
                 let stop = stop_requested.then_some((stop_reason, grace_period_ms));
@@ -65,6 +73,7 @@ impl Pulse {
                     let news = FromHead {
                         stop: stop.or_else(|| told.stop.clone()),
                         fenced: told.fenced || fenced,
+                        pinned: pinned_checkpoints,
                         fits: if outdated { told.fits } else { fits },
                         ..told.clone()
                     };

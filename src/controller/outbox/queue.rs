@@ -65,6 +65,27 @@ pub(super) enum Next {
 struct Segment {
     number: u64,
     bytes: u64,
+    items: usize,
+    weight: usize,
+}
+
+/// What of the memory is to go to the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spill {
+    /// What is too much.
+    Excess,
+    /// Everything: the head is away, and this process may not see it come back.
+    Everything,
+    /// The same, and however much is there already: this is the end.
+    Last,
+}
+
+/// A part of the queue on its way to the disk: what is to be added to the segment of this number.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) number: u64,
+    pub(super) items: Vec<Item>,
+    weight: usize,
 }
 
 /// Everything that is to be said.
@@ -86,6 +107,9 @@ pub(super) struct Queue {
     newest: Option<ControllerState>,
     begins: HashMap<u64, oneshot::Sender<BeginAnswer>>,
     last_ticket: u64,
+    /// The number of the newest batch. A batch gets its own when it is put in, so that whoever delivers it, and however
+    /// often, it is stored once.
+    last_seq: u64,
     /// The attempt that was withdrawn last: the head may not know it.
     withdrawn: Option<AttemptId>,
     dropped_points: u64,
@@ -130,14 +154,15 @@ impl Queue {
         receiver
     }
 
-    /// Puts in metrics; whether there was room for them.
+    /// Puts in metrics; whether there was room for them. What is dropped has no number.
     pub(super) fn report(&mut self, batch: ReportBatch) -> bool {
-        let item = Item::Report(batch);
+        let item = Item::Report(ReportBatch { seq: self.last_seq + 1, ..batch });
         let full = self.back.len() >= self.limits.items.saturating_mul(PATIENCE)
             || self.back_weight >= self.limits.weight.saturating_mul(PATIENCE);
         if full {
             self.dropped_points += item.points();
         } else {
+            self.last_seq += 1;
             self.push(item);
         }
         !full
@@ -150,36 +175,76 @@ impl Queue {
         }
     }
 
-    /// The oldest part of what is in memory, if that is too much and the disk has room for it: a segment's number and
-    /// what is to be in it. [`Queue::spilled`] is told what became of it, before anything else is asked for.
-    pub(super) fn overflow(&mut self) -> Option<(u64, Vec<Item>)> {
-        let over = self.back.len() > self.limits.items || self.back_weight > self.limits.weight;
-        if !over || self.spooled_bytes >= self.limits.spool_bytes {
+    /// The oldest part of what is in memory, as far as it is to go to the disk and that has room for it.
+    /// [`Queue::spilled`] or [`Queue::not_spilled`] is told what became of it, before anything else is asked for.
+    pub(super) fn overflow(&mut self, spill: Spill) -> Option<Part> {
+        let goes = match spill {
+            Spill::Excess => self.back.len() > self.limits.items || self.back_weight > self.limits.weight,
+            Spill::Everything | Spill::Last => !self.back.is_empty(),
+        };
+        if !goes || (spill != Spill::Last && self.spooled_bytes >= self.limits.spool_bytes) {
             return None;
         }
-        let mut weight = 0;
-        let mut items = Vec::new();
-        while items.len() < self.limits.segment_items && weight < self.limits.segment_weight {
+        let (number, many, heavy) = match self.segments.back() {
+            Some(last) if self.has_room(last) => (last.number, last.items, last.weight),
+            Some(_) => (self.last_segment + 1, 0, 0),
+            // One number is left free, for what is under way: it came before.
+            None => (self.last_segment + 2, 0, 0),
+        };
+        let (mut weight, mut items) = (0, Vec::new());
+        while many + items.len() < self.limits.segment_items && heavy + weight < self.limits.segment_weight {
             let Some(item) = self.pop_back_part() else { break };
             weight += item.weight();
             items.push(item);
         }
-        self.last_segment += 1;
-        Some((self.last_segment, items))
+        Some(Part { number, items, weight })
     }
 
-    /// A segment was written, with so many bytes.
-    pub(super) fn spilled(&mut self, number: u64, bytes: u64) {
+    /// A part was written, with so many bytes.
+    pub(super) fn spilled(&mut self, part: &Part, bytes: u64) {
+        let Part { number, items, weight } = part;
         self.spooled_bytes += bytes;
-        self.segments.push_back(Segment { number, bytes });
+        match self.segments.back_mut() {
+            Some(last) if last.number == *number => {
+                last.bytes += bytes;
+                last.items += items.len();
+                last.weight += weight;
+            }
+            _ => {
+                self.last_segment = *number;
+                let segment = Segment { number: *number, bytes, items: items.len(), weight: *weight };
+                self.segments.push_back(segment);
+            }
+        }
     }
 
-    /// A segment could not be written: its items stay in memory.
-    pub(super) fn not_spilled(&mut self, items: Vec<Item>) {
-        for item in items.into_iter().rev() {
+    /// A part could not be written: its items stay in memory.
+    pub(super) fn not_spilled(&mut self, part: Part) {
+        for item in part.items.into_iter().rev() {
             self.back_weight += item.weight();
             self.back.push_front(item);
         }
+    }
+
+    /// What is under way, as a part of its own before all others; none if it is on disk already.
+    /// [`Queue::set_aside`] is told when it was written.
+    pub(super) fn aside(&self, item: &Item) -> Option<Part> {
+        let number =
+            self.segments.front().map_or(self.last_segment + 1, |first| first.number.saturating_sub(1));
+        self.delivering.is_none().then(|| Part { number, items: vec![item.clone()], weight: item.weight() })
+    }
+
+    /// What was under way is on disk now, with so many bytes, and comes next.
+    pub(super) fn set_aside(&mut self, part: &Part, bytes: u64) {
+        self.spooled_bytes += bytes;
+        self.last_segment = self.last_segment.max(part.number);
+        // Full, so that nothing is added to what came before all others.
+        let full = Segment { number: part.number, bytes, items: usize::MAX, weight: usize::MAX };
+        self.segments.push_front(full);
+    }
+
+    fn has_room(&self, segment: &Segment) -> bool {
+        segment.items < self.limits.segment_items && segment.weight < self.limits.segment_weight
     }
 
     /// What comes next. What came before must be delivered.
@@ -187,7 +252,7 @@ impl Queue {
         if let Some(item) = self.front.pop_front() {
             return Next::Item(item);
         }
-        if let Some(Segment { number, bytes }) = self.delivering.take() {
+        if let Some(Segment { number, bytes, .. }) = self.delivering.take() {
             self.spooled_bytes = self.spooled_bytes.saturating_sub(bytes);
             return Next::Remove(number);
         }

@@ -46,12 +46,9 @@ impl Place {
             resume: true,
             ..RegisterRun::by(crate::base::ActorId::generate())
         };
-        let writer = register.controller.actor_id.clone();
-        let link = Arc::new(Link::new(Arc::clone(&session), writer, limits));
+        let beat = Duration::from_secs(3600);
         let client: Arc<dyn StateClient> = head.clone();
-        let pulse = Pulse { client: Arc::clone(&client), run: run.clone(), clock, link: Arc::clone(&link) };
-        let delivery = Delivery::new(client, run, register, Arc::clone(&link), Spool::new(run_dir.path()));
-        let outbox = Outbox::with(delivery, pulse, Duration::from_secs(3600), link, &tasks);
+        let outbox = Outbox::with(client, run, register, Arc::clone(&session), clock, beat, limits, &tasks);
         Self { head, session, outbox, tasks, run_dir }
     }
 

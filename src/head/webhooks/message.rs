@@ -57,6 +57,7 @@ fn type_of(event: &Event) -> String {
         EventKind::Run | EventKind::Attempt | EventKind::Worker => {
             event.to.as_deref().unwrap_or("changed").to_ascii_lowercase()
         }
+        EventKind::Checkpoint => event.to.as_deref().unwrap_or("unpinned").to_ascii_lowercase(),
         EventKind::Stop => "requested".to_owned(),
         // Its `to` is an actor's id.
         EventKind::Controller | EventKind::Annotation => "changed".to_owned(),

@@ -4,7 +4,14 @@
 
 import { STATUSES } from "./status.js";
 
-export const TABS = /** @type {const} */ (["overview", "metrics", "workers", "logs", "events"]);
+export const TABS = /** @type {const} */ ([
+  "overview",
+  "metrics",
+  "checkpoints",
+  "workers",
+  "logs",
+  "events",
+]);
 /** @typedef {typeof TABS[number]} Tab */
 /** @typedef {"step" | "time"} XAxis */
 

@@ -1,6 +1,6 @@
 // The one module that talks to the head. Every URL is relative, so that the dashboard works
 // below any prefix. It keeps no state and retries nothing: whoever asks decides that.
-/** @import { FullRun, LogFile, MetricSummary, RunPage, TrailPage, TrainRun, WireSeries } from "../types.js" */
+/** @import { CheckpointPage, FullRun, LogFile, MetricSummary, RunPage, TrailPage, TrainRun, WireSeries } from "../types.js" */
 /** @import { RunsView } from "../model/view.js" */
 
 /** What went wrong, in the head's own words where it answered. */
@@ -85,6 +85,16 @@ export async function getSeries(id, keys, { from_step = null, rank, max_points =
   for (const key of keys) query.append("key", key);
   if (from_step !== null) query.set("from_step", String(from_step));
   return (await ask(`${runUrl(id)}/metrics/series?${query}`, { signal })).json();
+}
+
+/** The newest ones. @param {string} id @param {AbortSignal} [signal] @returns {Promise<CheckpointPage>} */
+export async function listCheckpoints(id, signal) {
+  return (await ask(`${runUrl(id)}/checkpoints?page_size=200`, { signal })).json();
+}
+
+/** @param {string} id @param {number} number @param {"PUT" | "DELETE"} method */
+export async function pinCheckpoint(id, number, method) {
+  await ask(`${runUrl(id)}/checkpoints/${number}/pin`, { method });
 }
 
 /** @param {string} id @param {AbortSignal} [signal] @returns {Promise<{ logs: LogFile[] }>} */

@@ -8,6 +8,7 @@ import { word, why } from "../model/status.js";
 import { TABS, formatView } from "../model/view.js";
 import { now } from "../state/clock.js";
 import { openRun } from "../state/run.js";
+import { CheckpointsTab } from "./checkpoints_tab.js";
 import { EventsTab } from "./events_tab.js";
 import { Evidence } from "./evidence.js";
 import { useOpened } from "./hooks.js";
@@ -82,6 +83,7 @@ function Why({ run }) {
 /** @param {{ view: RunView, run: RunState }} props */
 function TabBody({ view, run }) {
   if (view.tab === "overview") return html`<${Overview} run=${run} />`;
+  if (view.tab === "checkpoints") return html`<${CheckpointsTab} run=${run} />`;
   if (view.tab === "workers") return html`<${WorkersTab} run=${run} />`;
   if (view.tab === "events") return html`<${EventsTab} id=${run.id} start=${run.start_time_ms} />`;
   if (view.tab === "metrics") return html`<${MetricsTab} view=${view} run=${run} />`;

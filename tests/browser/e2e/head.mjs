@@ -116,6 +116,7 @@ export class Controller {
   attempt = -1;
   attempt_id = "";
   seq = 0;
+  registered_ms = Date.now();
 
   /** @param {Head} head @param {string} id @param {string} token */
   constructor(head, id, token) {
@@ -175,6 +176,22 @@ export class Controller {
       rank,
       reports: timed,
     });
+  }
+
+  /** @param {number} number @param {string} state @param {number} accuracy */
+  checkpoint(number, state, accuracy) {
+    const path = `api/train/runs/${encodeURIComponent(this.id)}/checkpoints/${number}`;
+    const body = {
+      state,
+      step: number * 10,
+      attempt: 0,
+      uri: `/checkpoints/checkpoint_${String(number).padStart(6, "0")}`,
+      num_files: 4,
+      size_bytes: 3 * 2 ** 20,
+      metrics: { accuracy },
+      committed_at_ms: this.registered_ms,
+    };
+    return this.head.call("PUT", path, body, this.token);
   }
 
   /** @param {"FINISHED" | "ERRORED" | "ABORTED"} run_status @param {string | null} [status_detail] */

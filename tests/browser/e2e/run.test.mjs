@@ -4,7 +4,7 @@ import { after, before, test } from "node:test";
 import { launch, open, row, screenshot, until } from "./browser.mjs";
 import { Head } from "./head.mjs";
 
-const TABS = ["Overview", "Metrics", "Workers", "Logs", "Events"];
+const TABS = ["Overview", "Metrics", "Checkpoints", "Workers", "Logs", "Events"];
 const head = new Head();
 /** @type {import("playwright-core").Browser} */
 let browser;
@@ -69,6 +69,34 @@ test("every tab has its own URL and draws without an error", async () => {
   await page.locator(".workers").getByText("node-a").first().waitFor();
   assert.equal(await page.locator(".workers tbody tr").count(), 2);
   await page.goBack();
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("checkpoints come by themselves, say what they are kept as, and can be pinned", async () => {
+  const { page, problems } = await open(browser);
+  const settings = {
+    checkpoints: { num_to_keep: 1, score_attribute: "accuracy", score_order: "max" },
+  };
+  const keeper = await head.register({ name: "keeper", settings });
+  await keeper.run(1);
+  await page.goto(`${head.url}runs/${keeper.id}?tab=checkpoints`);
+  await page.getByText("No checkpoint yet").waitFor();
+  const line = (/** @type {number} */ step) =>
+    page.locator(".checkpoints tbody tr", { has: page.locator(`td:nth-child(2):text-is("${step}")`) });
+  await keeper.checkpoint(0, "COMMITTED", 0.9);
+  await line(0).getByText("best, latest").waitFor();
+  await keeper.checkpoint(1, "COMMITTED", 0.8);
+  await line(10).getByText("latest", { exact: true }).waitFor();
+  await line(0).getByText("best", { exact: true }).waitFor();
+  await keeper.checkpoint(2, "COMMITTED", 0.7);
+  await line(10).getByText("goes next").waitFor();
+  await page.getByRole("button", { name: "Pin checkpoint 1" }).click();
+  await line(10).getByText("pinned").waitFor();
+  await keeper.checkpoint(0, "MISSING", 0.9);
+  await line(0).getByText("Missing").waitFor();
+  assert.equal(await line(0).getByRole("button").count(), 0);
+  await screenshot(page, "checkpoints");
   assert.deepEqual(problems, []);
   await page.close();
 });

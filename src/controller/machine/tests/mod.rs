@@ -124,6 +124,7 @@ impl Stage {
             RunVerb::AttemptRunning(id, body) => record.attempt_running(&id, body, now, trail),
             RunVerb::ChangeWorkers(id, body) => record.change_workers(&id, body, now, trail),
             RunVerb::EndAttempt(id, body) => record.end_attempt(&id, body, now, trail),
+            RunVerb::RecordCheckpoint(number, body) => record.record_checkpoint(number, *body, now, trail),
             RunVerb::End(body) => record.end(*body, now, trail),
         };
         assert!(taken.is_ok(), "{taken:?} for the last of {:#?}", self.said);
@@ -354,6 +355,27 @@ fn ranks_that_say_nothing_hang_and_are_named() {
 }
 
 #[test]
+fn what_a_group_goes_on_from_and_what_its_checkpoints_wait_for_is_said_and_may_end_it() {
+    let mut stage = Stage::new(rules(1));
+    stage.on(Input::Begin);
+    stage.on(Input::Resumes("goes on from checkpoint 2 (step 20)".into()));
+    stage.start();
+    assert_eq!(stage.record.run.status_detail.as_deref(), Some("goes on from checkpoint 2 (step 20)"));
+    let waits = "the checkpoint of step 30 waits for rank 1 for 60 s".to_owned();
+    stage.on(Input::CheckpointWaits(Some(waits.clone())));
+    assert_eq!(stage.record.run.status_detail, Some(waits.clone()));
+    stage.on(Input::CheckpointWaits(None));
+    assert_eq!(stage.record.run.status_detail, None);
+    stage.on(Input::CheckpointTimedOut(waits.clone()));
+    assert!(stage.ending);
+    stage.end();
+    assert_eq!(stage.last_end(), (AttemptStatus::Errored, EndReason::Hung));
+    assert_eq!(stage.machine.state(), ControllerState::Scheduling, "it is tried again");
+    stage.start();
+    assert_eq!(stage.record.run.status_detail, None, "nothing was said of what this one goes on from");
+}
+
+#[test]
 fn ranks_that_end_early_are_said_and_fail_only_if_that_was_asked_for() {
     let mut stage = Stage::running(rules(0));
     stage.exit(0, 0);
@@ -443,6 +465,9 @@ enum Happening {
     Tick(u64),
     Stacks,
     Callback,
+    Resumes,
+    Waits(bool),
+    TimedOut,
     Preempt,
     Stop(bool),
     Kill,
@@ -463,6 +488,9 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => (0..100u64).prop_map(Happening::Tick),
         1 => Just(Happening::Stacks),
         1 => Just(Happening::Callback),
+        1 => Just(Happening::Resumes),
+        1 => any::<bool>().prop_map(Happening::Waits),
+        1 => Just(Happening::TimedOut),
         2 => Just(Happening::Preempt),
         1 => any::<bool>().prop_map(Happening::Stop),
         1 => Just(Happening::Kill),
@@ -527,6 +555,9 @@ proptest! {
                 }
                 Happening::Stacks => stage.on(Input::StacksWritten(Vec::new())),
                 Happening::Callback => stage.on(Input::CallbackFailed("x".into())),
+                Happening::Resumes => stage.on(Input::Resumes("from 1".into())),
+                Happening::Waits(does) => stage.on(Input::CheckpointWaits(does.then(|| "waits".into()))),
+                Happening::TimedOut => stage.on(Input::CheckpointTimedOut("waited".into())),
                 Happening::Preempt => stage.on(Input::Preempt("notice".into())),
                 Happening::Stop(hurry) => {
                     let grace = hurry.then_some(Duration::ZERO);

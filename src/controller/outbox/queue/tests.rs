@@ -38,9 +38,9 @@ fn drain(queue: &mut Queue, disk: &mut HashMap<u64, Vec<Item>>, most: usize) -> 
 }
 
 fn spill(queue: &mut Queue, disk: &mut HashMap<u64, Vec<Item>>) {
-    while let Some((number, items)) = queue.overflow() {
-        disk.insert(number, items);
-        queue.spilled(number, 1);
+    while let Some(part) = queue.overflow(Spill::Excess) {
+        disk.entry(part.number).or_default().extend(part.items.clone());
+        queue.spilled(&part, 1);
     }
 }
 
@@ -98,8 +98,8 @@ proptest! {
             if disk_works {
                 spill(&mut queue, &mut disk);
                 prop_assert!(queue.back.len() <= small().items);
-            } else if let Some((_, items)) = queue.overflow() {
-                queue.not_spilled(items);
+            } else if let Some(part) = queue.overflow(Spill::Excess) {
+                queue.not_spilled(part);
             }
             out.extend(drain(&mut queue, &mut disk, taken));
         }
@@ -157,9 +157,11 @@ fn every_item_survives_the_disk() {
         Item::Report(serde_json::from_value(batch).unwrap()),
     ];
     let dir = tempfile::tempdir().unwrap();
-    let spool = super::super::spool::Spool::new(dir.path());
-    spool.write(1, &items).unwrap();
-    assert_eq!(spool.read(1).unwrap(), (items.to_vec(), 0));
-    spool.remove(1);
+    let register = RegisterRun::by(crate::base::ActorId::generate());
+    let keeper = super::super::keeper::Keeper::new(dir.path(), &RunId::generate(), None, &register);
+    keeper.append(1, &items[..2]).unwrap();
+    keeper.append(1, &items[2..]).unwrap();
+    assert_eq!(keeper.read(1).unwrap(), (items.to_vec(), 0));
+    keeper.remove(1);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
