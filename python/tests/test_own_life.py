@@ -22,8 +22,8 @@ Start = Callable[..., "subprocess.Popen[str]"]
 PRELUDE = """
 import os, pathlib, signal, sys, time
 import trainhead
-from trainhead import _outbox
-_outbox.BEATS = 300
+from trainhead import _pulse
+_pulse.BEATS = 300
 
 def train(run):
     for step in range(10):

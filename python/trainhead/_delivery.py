@@ -41,7 +41,8 @@ class NotRecordedError(Exception):
 class Delivery:
     """Says what one run has to say: registers it first, then line by line.
 
-    For one thread. `on_token` is called when the run's token is known.
+    For one thread. `on_token` is called when the run's token is known, with the whole answer and
+    whether the run was only joined.
 
     Attributes:
         token: with which the run is written to.
@@ -54,7 +55,7 @@ class Delivery:
         client: HeadClient,
         register: dict[str, Any],
         token: str | None = None,
-        on_token: Callable[[str, dict[str, Any]], None] = lambda token, answer: None,
+        on_token: Callable[[str, dict[str, Any], bool], None] = lambda token, answer, joined: None,
     ) -> None:
         self._client = client
         self._register = register
@@ -84,7 +85,7 @@ class Delivery:
         token = answer.body.get("controller_token")
         if answer.ok and isinstance(token, str):
             self.token = token
-            self._on_token(token, answer.body)
+            self._on_token(token, answer.body, self.joined)
         elif answer.problem:
             raise NotRecordedError(answer.said)
         else:

@@ -112,8 +112,10 @@ def _at_exit() -> None:
     if not _runs or watch is None:
         return
     ending = watch.ending()
-    for run in reversed(list(_runs)):
-        run.end(ending)
+    # Who presses Ctrl-C now does not want to wait for the head.
+    with contextlib.suppress(KeyboardInterrupt):
+        for run in reversed(list(_runs)):
+            run.end(ending)
 
 
 # A signal that a child gets before it is told that it is one would be lost to our handler.

@@ -13,23 +13,19 @@ import time
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ._delivery import Delivery, NotNowError, NotRecordedError
-from ._head import ANSWER_TIMEOUT_S, HEAD_ERRORS, HeadClient, head_finder, named_head
+from ._head import ANSWER_TIMEOUT_S, HeadClient, head_finder, named_head
 from ._host import data_dir as find_data_dir
-from ._host import now_ms
-from ._metrics import Number, encode_json
+from ._metrics import Number
 from ._notes import note, note_once
+from ._pulse import Pulse, StopRequest
 from ._queue import Point, word
 from ._writer import DISK_TIMEOUT_S, Writer
 
 # How long a contact vouches for a controller, unless the registration says otherwise.
 LEASE_MS = 30_000
-# Heartbeats within a lease.
-BEATS = 6
-# A beat is short: the next one says the same.
-BEAT_TIMEOUT_S = 5.0
 # Pauses before another try, doubling.
 RETRY_FIRST_S = 0.1
 RETRY_MOST_S = 5.0
@@ -39,13 +35,6 @@ CLOSING_RETRY_S = 0.3
 ABSENT_S = 1.0
 # The head is told of the end for so long when a run ends, unless somebody says otherwise.
 CLOSE_TIMEOUT_S = 10.0
-
-
-class StopRequest(NamedTuple):
-    """Somebody wants the run to stop."""
-
-    reason: str | None
-    grace_period_s: float | None
 
 
 class Outbox:
@@ -80,14 +69,13 @@ class Outbox:
         self._register = dict(register)
         controller = register["controller"]
         actor_id = str(controller["actor_id"])
-        self._lease_s = (controller.get("lease_ttl_ms") or LEASE_MS) / 1000
+        lease_s = (controller.get("lease_ttl_ms") or LEASE_MS) / 1000
         directory = find_data_dir(data_dir)
         self._find = head_finder(head, directory)
         self._named = named_head(head) or None
         self.spool_dir = spool or directory / "spool" / f"{self.run_id}-{actor_id}"
         self._writer = Writer(self.spool_dir, actor_id, self._about(None))
-        self._stop: StopRequest | None = None
-        self._token: str | None = None
+        self._pulse = Pulse(self._find, self.run_id, lease_s)
         self._name: str | None = None
         self._num_attempts = 0
         self._registered = threading.Event()
@@ -102,7 +90,7 @@ class Outbox:
         )
         try:
             self._delivering.start()
-            threading.Thread(target=self._beat, name="trainhead-pulse", daemon=True).start()
+            self._pulse.start()
         except RuntimeError as error:
             note_once("outbox-thread", f"the run is not recorded: {error}")
         _outboxes.add(self)
@@ -110,7 +98,7 @@ class Outbox:
     @property
     def stop(self) -> StopRequest | None:
         """What the head said about stopping, once somebody has asked for it."""
-        return self._stop
+        return self._pulse.stop
 
     @property
     def head_url(self) -> str | None:
@@ -167,6 +155,7 @@ class Outbox:
         # First, so that who delivers sees all of it when it looks for the last time.
         self._writer.close(min(timeout_s, DISK_TIMEOUT_S))
         self._closing.set()
+        self._pulse.close()
         self._writer.wake()
         if (
             self._delivering is not threading.current_thread()
@@ -189,11 +178,16 @@ class Outbox:
             "controller_token": token,
         }
 
-    def _on_token(self, token: str, answer: dict[str, Any]) -> None:
+    def _on_token(self, token: str, answer: dict[str, Any], joined: bool) -> None:
         count = answer.get("num_attempts")
         self._num_attempts = count if isinstance(count, int) else 0
         self._name = answer.get("name")
-        self._token = token
+        if joined:
+            note(
+                f"run {self._name or self.run_id} has another controller, or has ended: metrics are"
+                " added to it, and nothing else is changed"
+            )
+        self._pulse.registered(token)
         self._writer.describe(self._about(token))
         self._registered.set()
         self._tried.set()
@@ -218,6 +212,7 @@ class Outbox:
             except NotRecordedError as error:
                 note_once("not-recorded", f"the run is not recorded: {error}")
                 self._gone = self._complete = True
+                self._pulse.close()
                 self._writer.refuse()
                 self._tried.set()
                 break
@@ -254,30 +249,6 @@ class Outbox:
         if self._closing.is_set() and error.nobody:
             # Waiting longer brings little, and the process is to end.
             self._deadline = min(self._deadline, time.monotonic() + ABSENT_S)
-
-    def _beat(self) -> None:
-        client = HeadClient(self._find)
-        every_s = self._lease_s / BEATS
-        while not self._registered.wait(every_s):
-            if self._closing.is_set() or self._gone:
-                return
-        while not self._closing.is_set() and not self._gone:
-            self._beat_once(client)
-            self._closing.wait(every_s)
-        client.close()
-
-    def _beat_once(self, client: HeadClient) -> None:
-        beat = {"run_id": self.run_id, "controller_token": self._token, "time_ms": now_ms()}
-        body = encode_json({"runs": [beat]}).encode()
-        try:
-            answer = client.post("/api/train/heartbeats", body, timeout_s=BEAT_TIMEOUT_S)
-            (said,) = answer.body.get("runs", ())
-            if said["stop_requested"] and self._stop is None:
-                grace_ms = said.get("grace_period_ms")
-                grace_s = None if grace_ms is None else float(grace_ms) / 1000
-                self._stop = StopRequest(said.get("stop_reason"), grace_s)
-        except (*HEAD_ERRORS, KeyError, TypeError):
-            pass  # the delivery says what is the matter; the next beat may do better
 
 
 _outboxes: weakref.WeakSet[Outbox] = weakref.WeakSet()

@@ -109,8 +109,15 @@ class OwnRun(Run):
                 " with a code that cannot be known here; leave by sys.exit(), or use"
                 " `with trainhead.init(...)`"
             )
-        delivered = self._outbox.close(timeout_s)
-        _life.forget(self)
+        delivered = False
+        try:
+            delivered = self._outbox.close(timeout_s)
+        finally:
+            # Also if somebody presses Ctrl-C meanwhile.
+            _life.forget(self)
+            self._note_rest(delivered)
+
+    def _note_rest(self, delivered: bool) -> None:
         if self._outbox.dropped_points:
             note(f"{self._outbox.dropped_points} points of run {self.name} were dropped in all")
         if not delivered:

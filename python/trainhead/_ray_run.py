@@ -154,9 +154,9 @@ class RayRun:
             self._first_failure = _first_failure(attempt, errors, now)
         changes = []
         for rank, status in group.worker_statuses.items():
-            if not status.running and rank not in attempt.dead:
+            error = errors.get(rank)
+            if (error is not None or not status.running) and rank not in attempt.dead:
                 attempt.dead.add(rank)
-                error = errors.get(rank)
                 # The training function has ended. Its process may live on for some moments.
                 ended = {"code": 0} if error is None else {"cause": _text(error)}
                 changes.append(

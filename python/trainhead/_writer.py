@@ -41,7 +41,8 @@ class Writer:
         # while the spool is written, so `put` never waits for it.
         self._writing = threading.Lock()
         self._rescued: deque[bytes] = deque()
-        self._rescued_bytes = 0
+        self._rescued_bytes = 0  # ever; by who writes
+        self._delivered_bytes = 0  # of them; by who delivers
         self._from_rescue = False
         self._spooled = threading.Event()  # there may be something for `next`
         self._closing = threading.Event()
@@ -85,7 +86,7 @@ class Writer:
     def done(self) -> None:
         """The line that `next` returned is delivered."""
         if self._from_rescue:
-            self._rescued_bytes -= len(self._rescued.popleft())
+            self._delivered_bytes += len(self._rescued.popleft())
         else:
             self._spool.advance()
 
@@ -180,7 +181,8 @@ class Writer:
                 return True
             except OSError as error:
                 note_once("spool", f"what waits for the head is kept in memory only ({error})")
-        if points and self._rescued_bytes + len(line) > RESCUE_BYTES:
+        waiting_bytes = self._rescued_bytes - self._delivered_bytes
+        if points and waiting_bytes + len(line) > RESCUE_BYTES:
             self._drop(points, "there is no place for them on disk")
             return False
         self._rescued_bytes += len(line)

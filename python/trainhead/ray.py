@@ -11,6 +11,7 @@ The head is the one of ``TRAINHEAD_URL``, else the one that serves the data dire
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import Any, Callable, TypeVar
 
@@ -32,6 +33,7 @@ _Hook = TypeVar("_Hook", bound=Callable[..., None])
 def _contained(hook: _Hook) -> _Hook:
     """Keep what goes wrong in here from Ray, which would end the training for it."""
 
+    @functools.wraps(hook)
     def contained(self: TrainHeadCallback, *args: Any, **kwargs: Any) -> None:
         try:
             hook(self, *args, **kwargs)

@@ -32,6 +32,7 @@ mod words;
 
 pub use agent_group::{AgentGroup, Launch, Orphans};
 pub use callbacks::{Callback, CallbackError, Called, Reported, RunContext};
+pub use checkpoints::storage as checkpoint_storage;
 pub use checkpoints::{
     CheckpointOptions, Consistency, Desk, HandedShard, Listed, Manifest, ManifestFile, Newest, UploadMode,
     Usable, storage as checkpoint_storage,
@@ -47,4 +48,4 @@ pub use session::{
     TrialResult, WorkerReport, WorkerSession,
 };
 pub use trials::{Reset, Trial, TrialEnd, TrialOptions, TrialWorker};
-pub use validation::{ValidateBy, ValidateFn, Validation};
+pub use validation::{ValidateBy, ValidateFn, Validated, Validation};
