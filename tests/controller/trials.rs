@@ -19,7 +19,7 @@ use trainhead::{
     base::SystemClock,
     controller::{
         AgentGroup, Launch, Orphans, Reporting, Reset, Trial, TrialError, TrialOptions, TrialResult,
-        TrialWorker, Usable, WorkerSession,
+        TrialWorker, UploadMode, Usable, WorkerSession,
     },
     state::DataDir,
 };
@@ -280,6 +280,41 @@ async fn a_thread_that_does_not_let_go_is_left_and_its_reports_are_nobody_s() {
     assert_eq!(value(&soon(worker.next_result()).await.unwrap().unwrap(), "i"), 10.0);
     assert!(soon(worker.next_result()).await.unwrap().is_none());
     soon(worker.close()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trial_goes_on_from_what_another_one_has_kept() {
+    let place = Place::new();
+    let work = place.path("work");
+    fs::create_dir(&work).unwrap();
+    let train = move |session: WorkerSession| -> Result<(), Failure> {
+        let from = session.checkpoint()?;
+        let start = match from.and_then(|c| c.path) {
+            Some(path) => fs::read_to_string(path.join("epoch"))?.parse::<u32>()? + 1,
+            None => 0,
+        };
+        for epoch in start.. {
+            fs::write(work.join("epoch"), epoch.to_string())?;
+            let metrics = [("epoch", f64::from(epoch))];
+            if session.report_checkpoint(None, metrics, &work, UploadMode::Sync)?.stop {
+                return Ok(());
+            }
+        }
+        Ok(())
+    };
+    let options = place.options(Reporting::OnDemand);
+    let mut worker = TrialWorker::closure(train, trial("t0", json!({})), options).unwrap();
+    for epoch in 0..3 {
+        let result = soon(worker.next_result()).await.unwrap().unwrap();
+        assert_eq!((value(&result, "epoch"), result.has_checkpoint), (f64::from(epoch), true));
+    }
+    let checkpoint = soon(worker.checkpoint()).await.unwrap();
+    assert_eq!(checkpoint.as_ref().map(|c| c.step), Some(2));
+    let next = Trial { checkpoint, ..trial("t1", json!({})) };
+    assert_eq!(soon(worker.reset(next)).await.unwrap(), Reset::Reused);
+    let result = soon(worker.next_result()).await.unwrap().unwrap();
+    assert_eq!((value(&result, "epoch"), result.step), (3.0, 3), "behind the checkpoint");
+    assert!(soon(worker.close()).await.report.left.is_empty());
 }
 
 #[tokio::test]

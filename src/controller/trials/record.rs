@@ -11,7 +11,7 @@ use crate::{
         words::new_worker,
     },
     model::{
-        AttemptStatus, ControllerState, EndReason, FirstFailure, RunStatus,
+        AttemptStatus, Checkpoint, ControllerState, EndReason, FirstFailure, RunStatus,
         commands::{ControllerIdentity, RegisterRun},
         verbs::{AttemptRunning, BeginAttempt, EndAttempt, EndRun, RunVerb, SetState},
     },
@@ -79,6 +79,13 @@ impl Record {
         let running = AttemptRunning { workers: vec![worker], master_address: None };
         self.outbox.say(RunVerb::AttemptRunning(self.attempt.clone(), running));
         self.outbox.say(state(ControllerState::Running));
+    }
+
+    /// It has kept these checkpoints.
+    pub(super) fn checkpoints(&self, all: Vec<Checkpoint>) {
+        for Checkpoint { number, record, .. } in all {
+            self.outbox.say(RunVerb::RecordCheckpoint(number, Box::new(record)));
+        }
     }
 
     /// It is over: what its function raised, or that it did not end by itself. Waits until that is delivered.

@@ -342,6 +342,7 @@ impl Now {
         let desk = Desk::open(
             options.checkpoints.clone(),
             run.clone(),
+            trial.name.clone(),
             options.experiment.clone(),
             storage_path,
             Arc::clone(&clock),
@@ -367,6 +368,7 @@ impl Now {
         // Whatever is not there by then is given up.
         let _ = timeout(CLOSE_LIMIT, self.desk.close_attempt(0, Wait::Uploads)).await;
         if let Some(record) = self.record {
+            record.checkpoints(self.desk.all());
             record.end(self.session.function_error(), how, &by, CLOSE_LIMIT).await;
         }
         self.tasks.shutdown("a trial", CLOSE_LIMIT).await;
