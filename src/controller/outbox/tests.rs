@@ -38,7 +38,7 @@ impl Place {
         let run = info.run_id.clone();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let (options, at) = (CheckpointOptions::default(), run_dir.path().to_owned());
-        let desk = Desk::open(options, run.clone(), "r".into(), None, at, Arc::clone(&clock), &tasks);
+        let desk = Desk::open(options, run.clone(), None, at, Arc::clone(&clock), &tasks);
         let session = Arc::new(Session::new(info, desk, Arc::clone(&clock)));
         session.begin_attempt(0, 0, 2, None);
         let register = RegisterRun {

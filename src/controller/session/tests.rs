@@ -28,7 +28,7 @@ impl Place {
         };
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(Timestamp::from_ms(1_800_000_000_000)));
         let (run, at, options) = (info.run_id.clone(), dir.path().to_owned(), CheckpointOptions::default());
-        let desk = Desk::open(options, run, "r".into(), None, at, Arc::clone(&clock), &tasks);
+        let desk = Desk::open(options, run, None, at, Arc::clone(&clock), &tasks);
         let session = Arc::new(Session::new(info, desk, clock));
         session.begin_attempt(0, 0, 2, None);
         Self { session, dir, tasks }

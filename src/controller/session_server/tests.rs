@@ -36,7 +36,7 @@ impl Place {
         };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let (run, at, options) = (info.run_id.clone(), dir.path().join("run"), CheckpointOptions::default());
-        let desk = Desk::open(options, run, "r".into(), None, at, Arc::clone(&clock), &tasks);
+        let desk = Desk::open(options, run, None, at, Arc::clone(&clock), &tasks);
         let session = Arc::new(Session::new(info, desk, clock));
         let from = Usable {
             number: 4,

@@ -342,12 +342,12 @@ impl Now {
         let desk = Desk::open(
             options.checkpoints.clone(),
             run.clone(),
-            trial.name.clone(),
             options.experiment.clone(),
             storage_path,
             Arc::clone(&clock),
             &tasks,
-        );
+        )
+        .named(&trial.name);
         let recorded = if options.recorded_by.is_some() { Recorded::Yes } else { Recorded::No };
         let drive = Drive { number, trial: trial.name.clone(), reporting: options.reporting, recorded };
         let session = Arc::new(Session::of_trial(info, desk.clone(), clock, drive));
