@@ -332,3 +332,6 @@ impl IntoResponse for Refused {
         (status, [(header::CONTENT_TYPE, "application/problem+json")], problem.to_string()).into_response()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,8 @@ use tempfile::TempDir;
 use trainhead::{
     base::{RunId, SystemClock},
     controller::{
-        Callback, ClosureGroup, ControllerOptions, FailurePolicy, TrainController, TrainResult, WorkerSession,
+        Callback, ClosureGroup, ControllerOptions, FailurePolicy, TrainController, TrainResult, UploadMode,
+        WorkerSession,
     },
     state::{DataDir, StateClient, StateHandle, StateOptions, StateTask, start},
 };
@@ -172,4 +173,37 @@ async fn a_stop_by_the_api_is_obeyed_and_recorded_as_the_user_s() {
     assert_eq!((run["run_status"].as_str(), run["ended_by"].as_str()), (Some("ABORTED"), Some("user")));
     assert!(run["status_detail"].as_str().unwrap().starts_with("stopped by user (API)"));
     assert_eq!(run["attempts"][0]["end_reason"], "stopped");
+}
+
+#[tokio::test]
+async fn a_closure_goes_on_from_its_checkpoint() {
+    let head = Head::new().await;
+    let work = TempDir::new().unwrap();
+    let dir = work.path().to_owned();
+    let controller = head.controller(1, 1, move |session| {
+        let from = session.checkpoint()?;
+        assert_eq!(from.as_ref().map(|c| c.step), session.context().checkpoint.as_ref().map(|c| c.step));
+        let start = match &from {
+            Some(checkpoint) => {
+                let path = checkpoint.path.as_ref().unwrap();
+                std::fs::read_to_string(path.join("epoch"))?.parse::<u64>()? + 1
+            }
+            None => 0,
+        };
+        for epoch in start..6 {
+            std::fs::write(dir.join("epoch"), epoch.to_string())?;
+            let metrics = [("loss", 1.0), ("start", start as f64)];
+            let answer = session.report_checkpoint(None, metrics, &dir, UploadMode::Sync)?;
+            assert_eq!(answer.report_index, epoch);
+            if session.context().attempt == 0 && epoch == 3 {
+                return Err("boom".into());
+            }
+        }
+        Ok(())
+    });
+    let result = controller.run().await;
+    assert_eq!((result.exit_code, result.num_attempts), (0, 2));
+    assert_eq!(result.last_metrics["start"].0, 4.0);
+    let run = head.record(&result).await;
+    assert_eq!(run["num_failures"]["worker"], 1);
 }

@@ -19,13 +19,13 @@ use trainhead::{
     base::SystemClock,
     controller::{
         AgentGroup, Launch, Orphans, Reporting, Reset, Trial, TrialError, TrialOptions, TrialResult,
-        TrialWorker, Usable, WorkerSession,
+        TrialWorker, UploadMode, Usable, WorkerSession,
     },
     state::DataDir,
 };
 
 use crate::{
-    closures::Failure,
+    closures::{Failure, Head},
     stage::{LIMIT, TRAINHEAD, kill, state_of},
 };
 
@@ -48,7 +48,7 @@ impl Place {
         TrialOptions {
             reporting,
             reuse_timeout: Duration::from_secs(5),
-            grace: Duration::from_secs(5),
+            grace: Duration::from_secs(2),
             ..TrialOptions::new(dir, Arc::new(SystemClock::new()))
         }
     }
@@ -280,6 +280,84 @@ async fn a_thread_that_does_not_let_go_is_left_and_its_reports_are_nobody_s() {
     assert_eq!(value(&soon(worker.next_result()).await.unwrap().unwrap(), "i"), 10.0);
     assert!(soon(worker.next_result()).await.unwrap().is_none());
     soon(worker.close()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trial_goes_on_from_what_another_one_has_kept() {
+    let place = Place::new();
+    let work = place.path("work");
+    fs::create_dir(&work).unwrap();
+    let train = move |session: WorkerSession| -> Result<(), Failure> {
+        let from = session.checkpoint()?;
+        let start = match from.and_then(|c| c.path) {
+            Some(path) => fs::read_to_string(path.join("epoch"))?.parse::<u32>()? + 1,
+            None => 0,
+        };
+        for epoch in start.. {
+            fs::write(work.join("epoch"), epoch.to_string())?;
+            let metrics = [("epoch", f64::from(epoch))];
+            if session.report_checkpoint(None, metrics, &work, UploadMode::Sync)?.stop {
+                return Ok(());
+            }
+        }
+        Ok(())
+    };
+    let options = place.options(Reporting::OnDemand);
+    let mut worker = TrialWorker::closure(train, trial("t0", json!({})), options).unwrap();
+    for epoch in 0..3 {
+        let result = soon(worker.next_result()).await.unwrap().unwrap();
+        assert_eq!((value(&result, "epoch"), result.has_checkpoint), (f64::from(epoch), true));
+    }
+    let checkpoint = soon(worker.checkpoint()).await.unwrap();
+    assert_eq!(checkpoint.as_ref().map(|c| c.step), Some(2));
+    let next = Trial { checkpoint, ..trial("t1", json!({})) };
+    assert_eq!(soon(worker.reset(next)).await.unwrap(), Reset::Reused);
+    let result = soon(worker.next_result()).await.unwrap().unwrap();
+    assert_eq!((value(&result, "epoch"), result.step), (3.0, 3), "behind the checkpoint");
+    assert!(soon(worker.close()).await.report.left.is_empty());
+}
+
+#[tokio::test]
+async fn each_trial_is_a_run_of_its_own() {
+    let (place, head) = (Place::new(), Head::new().await);
+    let options = TrialOptions {
+        recorded_by: Some(Arc::new(head.state.clone())),
+        experiment: Some("sweep".into()),
+        ..place.options(Reporting::OnDemand)
+    };
+    let mut worker = place.process(trial("t0", json!({"lr": 7})), HOST, options);
+    let mut ids = vec![worker.run_id().clone()];
+    for _ in 0..3 {
+        soon(worker.next_result()).await.unwrap().unwrap();
+    }
+    let next = trial("t1", json!({"reports": 1, "fails": true}));
+    assert_eq!(soon(worker.reset(next)).await.unwrap(), Reset::Reused);
+    ids.push(worker.run_id().clone());
+    soon(worker.next_result()).await.unwrap().unwrap();
+    soon(worker.next_result()).await.unwrap_err();
+    assert_eq!(soon(worker.reset(trial("t2", json!({"hangs": true})))).await.unwrap(), Reset::Reused);
+    ids.push(worker.run_id().clone());
+    soon(worker.next_result()).await.unwrap().unwrap();
+    assert!(timeout(Duration::from_millis(50), worker.next_result()).await.is_err(), "it sleeps");
+    assert_eq!(soon(worker.close()).await.code, None);
+    let mut runs = Vec::new();
+    for id in &ids {
+        runs.push(serde_json::from_slice::<Value>(&head.state.run(id).await.unwrap()).unwrap());
+    }
+    let said = |run: &Value| {
+        let end_reason = &run["attempts"][0]["end_reason"];
+        json!([run["name"], run["experiment"], run["run_status"], end_reason, run["status_detail"]])
+    };
+    let hung = "its function did not end when it was stopped: its worker was ended";
+    assert_eq!(said(&runs[0]), json!(["t0", "sweep", "FINISHED", "completed", null]));
+    assert_eq!(
+        said(&runs[1]),
+        json!(["t1", "sweep", "ERRORED", "worker_failed", "ValueError: no such layer"])
+    );
+    assert_eq!(said(&runs[2]), json!(["t2", "sweep", "ABORTED", "stopped", hung]));
+    assert_eq!(runs[1]["first_failure"]["message"], "ValueError: no such layer");
+    let metrics = head.state.metrics(&ids[0]).await.unwrap();
+    assert_eq!(metrics.iter().find(|m| m.key == "lr").unwrap().count, 3);
 }
 
 /// What a function does, and how it ends.

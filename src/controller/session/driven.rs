@@ -202,6 +202,10 @@ impl Driven {
         self.inner.lock().exchange.has_ended()
     }
 
+    pub(super) fn error(&self) -> Option<TrialError> {
+        self.inner.lock().exchange.error().cloned()
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         self.inner.lock().exchange.is_closed()
     }

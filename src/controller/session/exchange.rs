@@ -177,6 +177,11 @@ impl<R, E: Clone> Exchange<R, E> {
         self.function == Function::Ended
     }
 
+    /// How the function failed, if it has.
+    pub(super) fn error(&self) -> Option<&E> {
+        self.error.as_ref()
+    }
+
     /// Whether nothing is taken any more, and whoever reports is to leave.
     pub(super) fn is_closed(&self) -> bool {
         self.stopped || self.has_ended()

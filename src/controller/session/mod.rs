@@ -249,6 +249,11 @@ impl Session {
         }
     }
 
+    /// What the function raised, if it has ended with an error.
+    pub(super) fn function_error(&self) -> Option<TrialError> {
+        self.driven.as_ref().and_then(Driven::error)
+    }
+
     /// Waits until the function has ended.
     pub(super) async fn until_function_ended(&self) {
         if let Some(driven) = &self.driven {

@@ -141,6 +141,33 @@ async fn a_shard_that_cannot_be_is_refused_by_name_and_nothing_of_its_report_is_
 }
 
 #[tokio::test]
+async fn a_shard_is_moved_before_its_report_returns_and_makes_a_checkpoint_with_the_others() {
+    let place = Place::new();
+    place.session.desk.begin_attempt(0, 2).await.unwrap();
+    let mine = |rank: u32| {
+        let dir = place.dir.path().join(format!("of-{rank}"));
+        std::fs::create_dir(&dir).unwrap();
+        std::fs::write(dir.join(format!("model-{rank}")), rank.to_string()).unwrap();
+        dir
+    };
+    let handed = |rank: u32, mode: &str| {
+        let checkpoint = json!({"path": mine(rank), "upload_mode": mode, "delete_local": true});
+        json!({"step": 7, "metrics": {"a": 1}, "checkpoint": checkpoint})
+    };
+    let first = place.report(0, handed(0, "sync")).await.unwrap();
+    assert_eq!(first.checkpoint, None, "rank 1's is missing");
+    assert!(!place.dir.path().join("of-0").exists(), "it is moved");
+    place.report(1, handed(1, "async")).await.unwrap();
+    let all = place.session.checkpoints(0, Consistency::Committed, None, None).await.unwrap();
+    assert_eq!(all.iter().map(|c| (c.step, c.num_files)).collect::<Vec<_>>(), [(7, 2)]);
+    let next = place.report(0, json!({"metrics": {}})).await.unwrap();
+    assert_eq!(next.checkpoint.map(|c| c.step), Some(7));
+    let usable = place.session.checkpoint(1).await.unwrap().unwrap();
+    let path = usable.path.unwrap();
+    assert_eq!(std::fs::read_to_string(path.join("model-1")).unwrap(), "1");
+}
+
+#[tokio::test]
 async fn the_latest_checkpoint_is_what_the_run_went_on_from_until_it_has_one_of_its_own() {
     let place = Place::new();
     assert_eq!(place.session.checkpoint(0).await.unwrap(), None);

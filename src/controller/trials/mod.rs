@@ -2,6 +2,7 @@
 //! between two of them, and gives the worker its next trial without starting it anew, where the function lets it.
 
 mod offers;
+mod record;
 mod worker;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

@@ -4,12 +4,13 @@ use std::{io, path::Path, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{oneshot, watch},
-    time::{Instant, sleep_until},
+    time::{Instant, sleep_until, timeout},
 };
 
 use super::{
     Reset, Trial, TrialEnd, TrialOptions,
     offers::{Offer, Offers},
+    record::{How, Record},
 };
 use crate::{
     base::{RunId, Tasks, number},
@@ -53,6 +54,7 @@ struct Now {
     tasks: Tasks,
     /// What the desk has to do first.
     ready: Option<oneshot::Receiver<Resume>>,
+    record: Option<Record>,
     begun: bool,
 }
 
@@ -174,6 +176,7 @@ impl<G: WorkerGroup> TrialWorker<G> {
     /// When the trial's directory cannot be made.
     pub async fn reset(&mut self, trial: Trial) -> io::Result<Reset> {
         let gone = self.finish(self.options.reuse_timeout).await;
+        let by = self.by.clone();
         let is_thread = self.by.pid.is_none();
         let reset = if gone && (is_thread || self.up == Up::Up) { Reset::Reused } else { Reset::Replaced };
         if reset == Reset::Replaced || is_thread {
@@ -183,7 +186,9 @@ impl<G: WorkerGroup> TrialWorker<G> {
         next.session.set_reporter(self.by.clone());
         self.sessions.send_replace(Arc::clone(&next.session));
         let last = std::mem::replace(&mut self.now, next);
-        last.close(gone, CLOSE_LIMIT).await;
+        let how = if gone { How::Ended } else { How::Left };
+        // What is left to be said and moved of the last one does not hold the next one up.
+        drop(self.tasks.spawn(last.close(how, by)));
         Ok(reset)
     }
 
@@ -199,8 +204,9 @@ impl<G: WorkerGroup> TrialWorker<G> {
                 () = sleep_until(deadline) => break,
             }
         }
+        let by = self.by.clone();
         self.clear().await;
-        self.now.close(gone, CLOSE_LIMIT).await;
+        self.now.close(if gone { How::Ended } else { How::Left }, by).await;
         self.tasks.shutdown("a worker of trials", CLOSE_LIMIT).await;
         self.ended
     }
@@ -260,6 +266,11 @@ impl<G: WorkerGroup> TrialWorker<G> {
         while self.up == Up::Starting {
             let event = self.group.event().await;
             self.heard(event);
+        }
+        if self.up == Up::Up
+            && let Some(record) = &mut self.now.record
+        {
+            record.running(&self.by);
         }
     }
 
@@ -337,20 +348,29 @@ impl Now {
             &tasks,
         )
         .named(&trial.name);
-        let drive =
-            Drive { number, trial: trial.name.clone(), reporting: options.reporting, recorded: Recorded::No };
+        let recorded = if options.recorded_by.is_some() { Recorded::Yes } else { Recorded::No };
+        let drive = Drive { number, trial: trial.name.clone(), reporting: options.reporting, recorded };
         let session = Arc::new(Session::of_trial(info, desk.clone(), clock, drive));
         session.begin_attempt(0, 0, 1, trial.checkpoint.clone());
         let ready = Some(desk.begin_attempt(0, 1));
-        Ok(Self { number, trial, run, session, desk, tasks, ready, begun: false })
+        let record = options
+            .recorded_by
+            .as_ref()
+            .map(|client| Record::begin(Arc::clone(client), (&run, &trial), &session, options, &tasks));
+        Ok(Self { number, trial, run, session, desk, tasks, ready, record, begun: false })
     }
 
-    /// Waits for what is under way of its checkpoints.
-    async fn close(self, gone: bool, limit: Duration) {
-        if gone {
+    /// Waits for what is under way: of its checkpoints, and of its record.
+    async fn close(self, how: How, by: Reporter) {
+        if how == How::Ended {
             self.desk.rank_done(0, 0);
         }
-        let _ = tokio::time::timeout(limit, self.desk.close_attempt(0, Wait::Uploads)).await;
-        self.tasks.shutdown("a trial", limit).await;
+        // Whatever is not there by then is given up.
+        let _ = timeout(CLOSE_LIMIT, self.desk.close_attempt(0, Wait::Uploads)).await;
+        if let Some(record) = self.record {
+            record.checkpoints(self.desk.all());
+            record.end(self.session.function_error(), how, &by, CLOSE_LIMIT).await;
+        }
+        self.tasks.shutdown("a trial", CLOSE_LIMIT).await;
     }
 }
