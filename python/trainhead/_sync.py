@@ -138,7 +138,7 @@ def _deliver(delivery: Delivery, line: bytes, patience_s: float) -> bool:
 
 def _data_dir_of(spool: Path, root: Path) -> Path:
     """The data directory that a spool lies in, as long as a head serves it; else the usual one."""
-    for directory in spool.absolute().parents[1:3]:
+    for directory in list(spool.absolute().parents)[1:3]:
         if (directory / "head.json").is_file():
             return directory
     return root
