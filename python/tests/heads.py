@@ -88,6 +88,9 @@ class RealHead:
         assert series["count"] == len(series["step"])
         return series["step"], series["value"]
 
+    def knows_checkpoints(self) -> bool:
+        return "/api/train/runs/{run_id}/checkpoints" in self.get("/openapi.json")["paths"]
+
     def knows_join(self) -> bool:
         return (
             "join"
