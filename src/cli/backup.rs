@@ -88,7 +88,7 @@ fn show(bar: &ProgressBar, stage: BackupStage) {
 }
 
 /// A path as a shell takes it.
-fn quoted(path: &std::path::Path) -> String {
+pub(super) fn quoted(path: &std::path::Path) -> String {
     let text = plain(&path.to_string_lossy());
     let simple = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-+:@".contains(&b));
     if simple { text } else { format!("'{}'", text.replace('\'', r"'\''")) }

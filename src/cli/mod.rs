@@ -15,6 +15,7 @@ mod output;
 mod run;
 mod serve;
 mod show;
+mod sync;
 mod telemetry;
 mod terminal;
 mod units;
@@ -65,6 +66,7 @@ pub fn main() -> ExitCode {
             options::Command::Backup(args) => backup::backup(&cli.global, args).await,
             options::Command::Gc(args) => gc::gc(&cli.global, args).await,
             options::Command::Doctor(args) => doctor::doctor(&cli.global, args).await,
+            options::Command::Sync(args) => sync::sync(&cli.global, args).await,
             options::Command::Config => config::print(&cli.global, &sources),
         }
     });

@@ -56,6 +56,7 @@ impl<G: WorkerGroup> TrainController<G> {
         let desk = Desk::open(
             options.checkpoints.clone(),
             run_id.clone(),
+            name.clone(),
             options.experiment.clone(),
             storage_path.clone(),
             Arc::clone(&options.clock),
@@ -139,6 +140,7 @@ impl<G: WorkerGroup> TrainController<G> {
             show,
             handle,
             stalled: false,
+            began: false,
             ready: None,
             over: None,
             waits: Waits::default(),

@@ -32,8 +32,10 @@ mod words;
 
 pub use agent_group::{AgentGroup, Launch, Orphans};
 pub use callbacks::{Callback, CallbackError, Called, Reported, RunContext};
+pub use checkpoints::storage as checkpoint_storage;
 pub use checkpoints::{
-    CheckpointOptions, Consistency, Desk, HandedShard, Listed, Newest, UploadMode, Usable,
+    CheckpointOptions, Consistency, Desk, HandedShard, Listed, Manifest, ManifestFile, Newest, UploadMode,
+    Usable, storage as checkpoint_storage,
 };
 pub use closure_group::{ClosureGroup, TrainFn};
 pub use handle::ControllerHandle;
@@ -46,4 +48,4 @@ pub use session::{
     TrialResult, WorkerReport, WorkerSession,
 };
 pub use trials::{Reset, Trial, TrialEnd, TrialOptions, TrialWorker};
-pub use validation::{ValidateBy, ValidateFn, Validation};
+pub use validation::{ValidateBy, ValidateFn, Validated, Validation};

@@ -11,7 +11,7 @@ use tokio::{
     sync::{mpsc, oneshot, watch},
     time::{Instant, MissedTickBehavior, interval, timeout},
 };
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use super::{
     callbacks::{Callbacks, Hook},
@@ -22,6 +22,7 @@ use super::{
     machine::Machine,
     options::{ControllerOptions, ControllerView, TrainResult},
     outbox::{FromHead, Outbox},
+    policy::Permanent,
     session::Session,
     steps::{Effect, History, Input, Outcome},
     words,
@@ -62,6 +63,8 @@ pub struct TrainController<G> {
     pub(super) asks: mpsc::Receiver<Ask>,
     pub(super) show: watch::Sender<ControllerView>,
     pub(super) handle: ControllerHandle,
+    /// A group of this controller was started.
+    pub(super) began: bool,
     /// What the next group goes on from, once that is known.
     pub(super) ready: Option<Resume>,
     /// How the last group ended, until its checkpoints are where they belong.
@@ -225,7 +228,16 @@ impl<G: WorkerGroup> TrainController<G> {
         }
     }
 
+    /// What the group goes on from is known. Where checkpoints cannot be used it is not started, since it would begin anew:
+    /// at the controller's first attempt that will be so the next time, too.
     fn resumes(&mut self, resume: Resume) {
+        if resume.failed {
+            self.effects.retain(|effect| !matches!(effect, Effect::Start { .. }));
+            let permanent = if self.began { Permanent::No } else { Permanent::Yes };
+            let message = resume.notes.join("; ");
+            return self.step(Input::StartFailed { message, permanent });
+        }
+        self.began = true;
         if let Some(words) = words::resumes(&resume) {
             info!(run.id = %self.run_id, "{words}");
             self.step(Input::Resumes(words));
@@ -242,7 +254,11 @@ impl<G: WorkerGroup> TrainController<G> {
                 self.callbacks.call(Hook::CheckpointCommit(Box::new(checkpoint.clone())));
                 self.outbox.say(say(checkpoint));
             }
-            CheckpointEvent::Waits(words) => self.step(Input::CheckpointWaits(words)),
+            CheckpointEvent::Waits(words) => self.step(Input::Checkpoints(words)),
+            CheckpointEvent::Failed(words) => {
+                warn!(run.id = %self.run_id, "{words}");
+                self.step(Input::Checkpoints(Some(words)));
+            }
             CheckpointEvent::TimedOut(words) => self.step(Input::CheckpointTimedOut(words)),
         }
     }

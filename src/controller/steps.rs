@@ -39,8 +39,8 @@ pub(crate) enum Input {
     Lost(StopReport),
     /// The group that is being started goes on from a checkpoint; with a sentence about it.
     Resumes(String),
-    /// A checkpoint waits for ranks, or none does any more.
-    CheckpointWaits(Option<String>),
+    /// What is to be said of checkpoints: for which ranks one waits, or nothing any more.
+    Checkpoints(Option<String>),
     /// One has waited for too long.
     CheckpointTimedOut(String),
     /// The pause before another try is over.

@@ -14,6 +14,7 @@ mod boundaries;
 mod checkpoints;
 mod demands;
 mod events;
+mod join;
 mod lifecycle;
 mod listing;
 mod liveness;

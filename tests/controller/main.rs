@@ -17,3 +17,4 @@ mod outage;
 mod small_memory;
 mod stage;
 mod trials;
+mod validations;

@@ -27,5 +27,6 @@ mod operating;
 mod preemption;
 mod resuming;
 mod stopping;
+mod sync;
 mod torchrun;
 mod webhooks;

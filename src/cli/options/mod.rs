@@ -2,6 +2,7 @@
 
 mod checkpoints;
 mod run;
+mod sync;
 
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
@@ -9,6 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(super) use checkpoints::{CheckpointCommand, Checkpointing, Checkpoints, Which};
 pub(super) use run::{Preemption, Run, TailWhich, Workers};
+pub(super) use sync::Sync;
 
 use super::units::{self, Bytes};
 use crate::{
@@ -60,6 +62,8 @@ pub(super) enum Command {
     Backup(Backup),
     /// Clear away old runs: into the trash, and with --purge for good
     Gc(Gc),
+    /// Deliver what runs could not say to their head while it was away
+    Sync(Sync),
     /// Look at what commonly goes wrong, and say what to do
     Doctor(Doctor),
     /// Print the effective options and where each comes from

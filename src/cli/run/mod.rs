@@ -22,6 +22,7 @@ use settings::Settings;
 use signals::Signals;
 
 use super::{
+    backup::quoted,
     display::Display,
     follow::{Follower, Now},
     head::{EmbeddedHead, Head, Port, Published, data_dir},
@@ -126,10 +127,7 @@ pub(super) async fn run(global: &Global, args: &Run) -> anyhow::Result<ExitCode>
     display.finish(&result).await;
     tell(global, args, &result)?;
     if !result.delivered {
-        say(&format!(
-            "trainhead: this run is not recorded to its end, since the head did not answer or did not take it; its logs are in {}",
-            result.storage_path.display()
-        ));
+        say(&format!("trainhead: {}", undelivered(&result)));
     }
     let embedded = match follower {
         Some(follower) => follower.leave().await,
@@ -210,6 +208,21 @@ fn socket_path(data_dir: &DataDir, run: &RunId) -> anyhow::Result<PathBuf> {
         .create(&short)
         .with_context(|| format!("{} cannot be made", short.display()))?;
     Ok(short.join("s"))
+}
+
+/// What to say of a run that the head does not have to its end.
+fn undelivered(result: &TrainResult) -> String {
+    if result.spools.is_empty() {
+        return format!(
+            "this run is not recorded to its end, since the head did not answer or did not take it; its logs are in {}",
+            result.storage_path.display()
+        );
+    }
+    let spools: Vec<String> = result.spools.iter().map(|dir| quoted(dir)).collect();
+    let spools = spools.join(" ");
+    format!(
+        "the head did not answer, and what it lacks of this run is kept; deliver it with: trainhead sync {spools}"
+    )
 }
 
 fn tell(global: &Global, args: &Run, result: &TrainResult) -> anyhow::Result<()> {

@@ -1,6 +1,25 @@
 //! Checkpoints of a run: takes shards in, has their bytes moved, commits what is whole, keeps the ledger and clears away
 //! what retention lets go. What of it is decided is plain ([`ledger`]); bytes are moved beside it.
 
+mod bytes;
+mod clearing;
+mod connect;
+mod desk;
+mod fetching;
+mod flight;
+mod ledger;
+mod local;
+mod opening;
+mod place;
+mod progress;
+mod remote;
+mod source;
+pub mod storage;
+#[cfg(test)]
+mod tests;
+mod validating;
+mod written;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
@@ -9,8 +28,13 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::timeout};
 
+pub use self::written::{Manifest, ManifestFile};
+use self::{
+    desk::{Inner, OfRun},
+    place::Place,
+};
 use super::validation::Validation;
 use crate::{
     base::{Clock, RunId, Tasks},
@@ -156,6 +180,8 @@ pub(super) struct Resume {
     pub(super) from: Option<Usable>,
     /// What is to be said about that: newer ones that are broken or gone.
     pub(super) notes: Vec<String>,
+    /// Checkpoints cannot be used; the last of the notes says why.
+    pub(super) failed: bool,
 }
 
 /// What is waited for before an attempt is over.
@@ -170,7 +196,7 @@ pub(super) enum Wait {
 /// What happens at the desk.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum CheckpointEvent {
-    /// The ledger has something new, for the head: the checkpoint as it is now.
+    /// The ledger has something new, for the head: the checkpoint as it is now. Said of each that is committed, too.
     Changed(Checkpoint),
     /// A checkpoint is whole.
     Committed(Checkpoint),
@@ -178,48 +204,54 @@ pub(super) enum CheckpointEvent {
     Waits(Option<String>),
     /// One has waited for too long: that sentence.
     TimedOut(String),
+    /// One will not be, because a shard could not be moved or its manifest not be written: a sentence.
+    Failed(String),
 }
 
 /// The desk of one run. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Desk {
-    options: Arc<CheckpointOptions>,
+    inner: Arc<Inner>,
 }
 
 impl Desk {
-    /// Opens the desk: reads what an earlier controller of the run left (`checkpoints.json`). What is slow or fails is
-    /// told by the first attempt's [`Resume`].
+    /// Opens the desk. What an earlier controller of the run left (`checkpoints.json`) is read when the first attempt
+    /// begins; what is wrong with it is told by that one's [`Resume`].
     pub(super) fn open(
         options: CheckpointOptions,
         run: RunId,
+        name: String,
         experiment: Option<String>,
         run_dir: PathBuf,
         clock: Arc<dyn Clock>,
         tasks: &Tasks,
     ) -> Self {
-        let _ = (run, experiment, run_dir, clock, tasks);
-        Self { options: Arc::new(options) }
+        let of_run = OfRun { id: run, name, experiment, dir: run_dir };
+        let (storage, run) = (options.storage.clone(), of_run.clone());
+        let find = move || Place::of_run(storage.as_deref(), run.experiment.as_deref(), &run.id, &run.dir);
+        Self { inner: Inner::new(options, of_run, clock, tasks, Box::new(find)) }
     }
 
     /// Takes a shard; what came of it is told when its bytes are moved (at once for what is not waited for).
     pub(super) fn hand_in(&self, shard: Shard) -> oneshot::Receiver<Result<(), String>> {
-        let _ = (shard, &self.options);
-        oneshot::channel().1
+        self.inner.take_in(shard)
     }
 
     /// A rank reported a step without a shard.
     pub(super) fn passed(&self, attempt: u32, rank: u32, step: u64) {
-        let _ = (attempt, rank, step);
+        if self.inner.ledger.lock().passed(attempt, rank, step) {
+            self.inner.commit_ready();
+        }
     }
 
     /// The newest committed checkpoint.
     pub(super) fn newest(&self) -> Option<Newest> {
-        None
+        self.inner.ledger.lock().newest()
     }
 
     /// The latest usable checkpoint as a directory on this node, fetched once if it lies elsewhere.
     pub(super) async fn fetch_latest(&self) -> Result<Option<Usable>, String> {
-        Ok(None)
+        self.inner.fetch_latest().await
     }
 
     /// All checkpoints after the one with number `after`, when what `consistency` says holds or the limit has passed.
@@ -229,51 +261,80 @@ impl Desk {
         after: Option<u64>,
         limit: Option<Duration>,
     ) -> Vec<Listed> {
-        let _ = (consistency, after, limit);
-        Vec::new()
+        let handed_in = self.inner.ledger.lock().open_numbers();
+        let holds = self.inner.until(|inner| {
+            handed_in.is_disjoint(&inner.ledger.lock().open_numbers())
+                && (consistency == Consistency::Committed || !inner.is_validating())
+        });
+        match limit {
+            // What is there then is told.
+            Some(limit) => drop(timeout(limit, holds).await),
+            None => holds.await,
+        }
+        self.inner.listed(after)
     }
 
-    /// An attempt begins: staging areas of others are swept, and the newest checkpoint that is whole is looked for.
+    /// An attempt begins: staging areas of others are swept, and the newest checkpoint that is whole is looked for. No
+    /// shard of it is taken before that is told.
     pub(super) fn begin_attempt(&self, attempt: u32, world_size: u32) -> oneshot::Receiver<Resume> {
-        let _ = (attempt, world_size);
-        let (told, resume) = oneshot::channel();
-        let _ = told.send(Resume::default());
-        resume
+        let (tell, told) = oneshot::channel();
+        let inner = self.inner.clone();
+        self.inner.tasks.spawn(async move {
+            let _ = tell.send(inner.begin(attempt, world_size).await);
+        });
+        told
     }
 
     /// A rank ended well: nothing more comes of it.
     pub(super) fn rank_done(&self, attempt: u32, rank: u32) {
-        let _ = (attempt, rank);
+        self.inner.ledger.lock().done(attempt, rank);
+        self.inner.commit_ready();
     }
 
     /// An attempt's processes are gone: tells when nothing of it is under way any more.
     pub(super) fn close_attempt(&self, attempt: u32, wait: Wait) -> oneshot::Receiver<()> {
-        let _ = (attempt, wait);
-        let (told, closed) = oneshot::channel();
-        let _ = told.send(());
-        closed
+        let (tell, told) = oneshot::channel();
+        let given_up = self.inner.ledger.lock().close(attempt);
+        self.inner.abandon(given_up);
+        let inner = self.inner.clone();
+        self.inner.tasks.spawn(async move {
+            inner.until(|inner| inner.is_idle(wait)).await;
+            if !inner.given_up.is_cancelled() {
+                inner.sweep_after().await;
+            }
+            let _ = tell.send(());
+        });
+        told
     }
 
     /// Nothing is waited for any more: a close returns at once.
-    pub(super) fn give_up(&self) {}
+    pub(super) fn give_up(&self) {
+        self.inner.give_up();
+    }
 
     /// Those that people want kept, all of them.
     pub(super) fn set_pinned(&self, pinned: BTreeSet<u64>) {
-        let _ = pinned;
+        if self.inner.ledger.lock().set_pinned(pinned) {
+            self.inner.want_tidy();
+        }
     }
 
     /// The next thing that happens. Cancel-safe; for one listener.
     pub(super) async fn event(&self) -> CheckpointEvent {
-        std::future::pending().await
+        match self.inner.happened.lock().await.recv().await {
+            Some(event) => event,
+            // The sender is in the same place.
+            None => std::future::pending().await,
+        }
     }
 
     /// The ledger as it is.
     pub(super) fn all(&self) -> Vec<Checkpoint> {
-        Vec::new()
+        self.inner.ledger.lock().all()
     }
 
     /// What is being moved: bytes done and bytes in all; none if nothing is.
     pub(super) fn moving(&self) -> Option<(u64, u64)> {
-        None
+        self.inner.progress.moving()
     }
 }

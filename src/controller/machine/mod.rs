@@ -176,7 +176,7 @@ impl Machine {
             Input::Ended(report) => self.over(report, false, now, into),
             Input::Lost(report) => self.over(report, true, now, into),
             Input::Resumes(words) => self.resumes(words, into),
-            Input::CheckpointWaits(words) => self.checkpoint_waits(words, into),
+            Input::Checkpoints(words) => self.of_checkpoints(words, into),
             Input::CheckpointTimedOut(words) => self.checkpoint_timed_out(words, now, into),
             Input::PauseOver => self.pause_over(now, into),
             Input::Tick(silence) => self.tick(&silence, now, into),

@@ -72,8 +72,8 @@ impl Machine {
         }
     }
 
-    /// A checkpoint waits for ranks that have not reported its step, or none does any more.
-    pub(super) fn checkpoint_waits(&mut self, words: Option<String>, into: &mut Vec<Effect>) {
+    /// What there is to say of checkpoints while the group runs.
+    pub(super) fn of_checkpoints(&mut self, words: Option<String>, into: &mut Vec<Effect>) {
         if self.state == State::Running && self.attempt.as_ref().is_some_and(|a| a.cause.is_none()) {
             self.say_state(words, into);
         }

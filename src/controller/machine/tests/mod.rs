@@ -362,9 +362,9 @@ fn what_a_group_goes_on_from_and_what_its_checkpoints_wait_for_is_said_and_may_e
     stage.start();
     assert_eq!(stage.record.run.status_detail.as_deref(), Some("goes on from checkpoint 2 (step 20)"));
     let waits = "the checkpoint of step 30 waits for rank 1 for 60 s".to_owned();
-    stage.on(Input::CheckpointWaits(Some(waits.clone())));
+    stage.on(Input::Checkpoints(Some(waits.clone())));
     assert_eq!(stage.record.run.status_detail, Some(waits.clone()));
-    stage.on(Input::CheckpointWaits(None));
+    stage.on(Input::Checkpoints(None));
     assert_eq!(stage.record.run.status_detail, None);
     stage.on(Input::CheckpointTimedOut(waits.clone()));
     assert!(stage.ending);
@@ -556,7 +556,7 @@ proptest! {
                 Happening::Stacks => stage.on(Input::StacksWritten(Vec::new())),
                 Happening::Callback => stage.on(Input::CallbackFailed("x".into())),
                 Happening::Resumes => stage.on(Input::Resumes("from 1".into())),
-                Happening::Waits(does) => stage.on(Input::CheckpointWaits(does.then(|| "waits".into()))),
+                Happening::Waits(does) => stage.on(Input::Checkpoints(does.then(|| "waits".into()))),
                 Happening::TimedOut => stage.on(Input::CheckpointTimedOut("waited".into())),
                 Happening::Preempt => stage.on(Input::Preempt("notice".into())),
                 Happening::Stop(hurry) => {
