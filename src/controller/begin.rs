@@ -56,12 +56,12 @@ impl<G: WorkerGroup> TrainController<G> {
         let desk = Desk::open(
             options.checkpoints.clone(),
             run_id.clone(),
-            name.clone(),
             options.experiment.clone(),
             storage_path.clone(),
             Arc::clone(&options.clock),
             &tasks,
-        );
+        )
+        .named(&name);
         let session = Arc::new(Session::new(info, desk.clone(), Arc::clone(&options.clock)));
         if let Some(socket) = &options.session_socket {
             session_server::serve(Arc::clone(&session), socket, &tasks)?;

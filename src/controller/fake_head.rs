@@ -192,6 +192,7 @@ impl StateClient for FakeHead {
                 stop_reason: None,
                 grace_period_ms: None,
                 fits,
+                pinned_checkpoints: Vec::new(),
                 problem: None,
             })
         })

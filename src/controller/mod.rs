@@ -32,7 +32,6 @@ mod words;
 
 pub use agent_group::{AgentGroup, Launch, Orphans};
 pub use callbacks::{Callback, CallbackError, Called, Reported, RunContext};
-pub use checkpoints::storage as checkpoint_storage;
 pub use checkpoints::{
     CheckpointOptions, Consistency, Desk, HandedShard, Listed, Manifest, ManifestFile, Newest, UploadMode,
     Usable, storage as checkpoint_storage,

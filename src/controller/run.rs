@@ -11,7 +11,7 @@ use tokio::{
     sync::{mpsc, oneshot, watch},
     time::{Instant, MissedTickBehavior, interval, timeout},
 };
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 
 use super::{
     callbacks::{Callbacks, Hook},
@@ -255,10 +255,8 @@ impl<G: WorkerGroup> TrainController<G> {
                 self.outbox.say(say(checkpoint));
             }
             CheckpointEvent::Waits(words) => self.step(Input::Checkpoints(words)),
-            CheckpointEvent::Failed(words) => {
-                warn!(run.id = %self.run_id, "{words}");
-                self.step(Input::Checkpoints(Some(words)));
-            }
+            // The desk has warned of it.
+            CheckpointEvent::Failed(words) => self.step(Input::Checkpoints(Some(words))),
             CheckpointEvent::TimedOut(words) => self.step(Input::CheckpointTimedOut(words)),
         }
     }

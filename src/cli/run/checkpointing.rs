@@ -9,6 +9,7 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    base::RunId,
     cli::options::Checkpointing,
     controller::{CheckpointOptions, ValidateBy, Validation},
     model::checkpoint::Retention,
@@ -38,6 +39,7 @@ pub(super) struct CheckpointSettings {
 
 /// Where a validation runs.
 pub(super) struct Place {
+    pub(super) run_id: RunId,
     pub(super) cwd: PathBuf,
     pub(super) env: std::collections::BTreeMap<String, String>,
     pub(super) run_dir: PathBuf,
@@ -78,12 +80,13 @@ impl CheckpointSettings {
     pub(super) fn options(&self, place: Place) -> CheckpointOptions {
         let defaults = CheckpointOptions::default();
         let seconds = |s: f64| Duration::try_from_secs_f64(s).unwrap_or_default();
-        let Place { cwd, env, run_dir, agent } = place;
+        let Place { run_id, cwd, env, run_dir, agent } = place;
         let validation = self.validate.as_ref().map(|command| Validation {
             by: ValidateBy::Command {
                 command: ["/bin/sh", "-c", command].map(str::to_owned).to_vec(),
                 env,
                 cwd,
+                run_id: run_id.clone(),
                 log_dir: run_dir.join("logs/validation"),
                 agent,
             },

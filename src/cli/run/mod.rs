@@ -83,6 +83,7 @@ pub(super) async fn run(global: &Global, args: &Run) -> anyhow::Result<ExitCode>
     let socket = socket_path(&data_dir, &run_id)?;
     let launch = launch(&settings, &data_dir, &socket)?;
     let place = Place {
+        run_id: run_id.clone(),
         cwd: launch.cwd.clone(),
         env: launch.env.clone(),
         run_dir: data_dir.run_dir(&run_id),

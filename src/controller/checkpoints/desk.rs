@@ -5,7 +5,7 @@ use std::{
     fmt,
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -38,7 +38,7 @@ pub(super) type FindPlace = Box<dyn Fn() -> Result<Place, String> + Send + Sync>
 #[derive(Clone, Debug)]
 pub(super) struct OfRun {
     pub(super) id: RunId,
-    pub(super) name: String,
+    pub(super) name: Arc<OnceLock<String>>,
     pub(super) experiment: Option<String>,
     /// Its directory on this node.
     pub(super) dir: PathBuf,

@@ -251,11 +251,6 @@ impl Ledger {
         self.open.values().map(|open| open.attempt).collect()
     }
 
-    /// Whether one waits for ranks.
-    pub(super) fn is_waiting(&self) -> bool {
-        self.open.values().any(|open| !open.missing.is_empty())
-    }
-
     /// What is to be said of ranks that are waited for: the oldest that has waited for longer than `warn`, and those that
     /// have just waited for longer than `limit`.
     pub(super) fn waits(

@@ -220,16 +220,22 @@ impl Desk {
     pub(super) fn open(
         options: CheckpointOptions,
         run: RunId,
-        name: String,
         experiment: Option<String>,
         run_dir: PathBuf,
         clock: Arc<dyn Clock>,
         tasks: &Tasks,
     ) -> Self {
-        let of_run = OfRun { id: run, name, experiment, dir: run_dir };
+        let of_run = OfRun { id: run, name: Arc::default(), experiment, dir: run_dir };
         let (storage, run) = (options.storage.clone(), of_run.clone());
         let find = move || Place::of_run(storage.as_deref(), run.experiment.as_deref(), &run.id, &run.dir);
         Self { inner: Inner::new(options, of_run, clock, tasks, Box::new(find)) }
+    }
+
+    /// What the run is called, for who finds its directory. To be said before its first attempt begins.
+    pub(super) fn named(self, name: &str) -> Self {
+        // It has one name.
+        let _ = self.inner.run.name.set(name.to_owned());
+        self
     }
 
     /// Takes a shard; what came of it is told when its bytes are moved (at once for what is not waited for).

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use tracing::warn;
 
 use super::{
-    CheckpointEvent, Resume, Usable,
+    CheckpointEvent, Resume,
     desk::Inner,
     local::Looked,
     place::Place,
@@ -58,13 +58,8 @@ impl Inner {
                 bad => notes.extend(self.mark(number, &bad)),
             }
         }
-        if let Some(last) = notes.last_mut() {
-            last.push_str(&match &from {
-                Some(Usable { number, step, .. }) => {
-                    format!("; going on from checkpoint {number} of step {step}")
-                }
-                None => "; there is no other to go on from".to_owned(),
-            });
+        if let (Some(last), None) = (notes.last_mut(), &from) {
+            last.push_str("; there is no other to go on from");
         }
         self.clear_cache(from.as_ref().map(|usable| usable.number)).await;
         Ok(Resume { failed: false, notes, from })
@@ -74,7 +69,12 @@ impl Inner {
     async fn open_place(self: &Arc<Self>) -> Result<Place, String> {
         let place = (self.find_place)()?;
         let run = &self.run;
-        let card = RunCard::new(&run.id, &run.name, run.experiment.as_deref(), self.clock.now());
+        let card = RunCard::new(
+            &run.id,
+            run.name.get().map(String::as_str),
+            run.experiment.as_deref(),
+            self.clock.now(),
+        );
         place.prepare(to_json(&card)).await?;
         let snapshot = match place.read(SNAPSHOT).await? {
             // A machine that lost its power may leave an empty file.

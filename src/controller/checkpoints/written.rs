@@ -97,7 +97,9 @@ impl Manifest {
     }
 
     /// All of its bytes.
-    pub(super) fn size_bytes(&self) -> u64 {
+
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
         self.files.iter().map(|file| file.size_bytes).sum()
     }
 
@@ -256,7 +258,7 @@ pub(super) struct RunCard<'a> {
     version: u32,
     what: &'static str,
     run_id: &'a RunId,
-    name: &'a str,
+    name: Option<&'a str>,
     experiment: Option<&'a str>,
     start_time: String,
     layout: BTreeMap<&'static str, &'static str>,
@@ -265,7 +267,7 @@ pub(super) struct RunCard<'a> {
 impl<'a> RunCard<'a> {
     pub(super) fn new(
         run_id: &'a RunId,
-        name: &'a str,
+        name: Option<&'a str>,
         experiment: Option<&'a str>,
         start: Timestamp,
     ) -> Self {

@@ -335,7 +335,8 @@ impl Now {
             storage_path,
             Arc::clone(&clock),
             &tasks,
-        );
+        )
+        .named(&trial.name);
         let drive =
             Drive { number, trial: trial.name.clone(), reporting: options.reporting, recorded: Recorded::No };
         let session = Arc::new(Session::of_trial(info, desk.clone(), clock, drive));

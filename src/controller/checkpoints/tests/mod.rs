@@ -73,7 +73,7 @@ impl Run {
     fn open(&self) -> Opened {
         let tasks = Tasks::new();
         let of_run =
-            OfRun { id: self.id.clone(), name: "a run".into(), experiment: None, dir: self.run_dir() };
+            OfRun { id: self.id.clone(), name: Arc::default(), experiment: None, dir: self.run_dir() };
         let (store, run) = (self.store.clone(), of_run.clone());
         let find = move || match &store {
             None => Place::of_run(None, None, &run.id, &run.dir),
@@ -83,7 +83,7 @@ impl Run {
             })),
         };
         let inner = Inner::new(self.options.clone(), of_run, self.clock.clone(), &tasks, Box::new(find));
-        Opened { desk: Desk { inner }, tasks }
+        Opened { desk: Desk { inner }.named("a run"), tasks }
     }
 
     /// A directory with these files, outside of the run's.
