@@ -1,9 +1,11 @@
-"""What is known of one run of Ray Train, and how it is said to the head. Knows Ray's objects, but
-imports nothing of Ray's: its states and errors are told apart by their names.
+"""What is known of one run of Ray Train, and how it is said to the head.
+
+Knows Ray's objects, but imports nothing of Ray's: states and errors are told apart by their names.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterable, Mapping
 from importlib import metadata
@@ -241,8 +243,10 @@ def _ranks_failed(failures: Mapping[int, BaseException]) -> str:
 
 
 def _in_order(failures: Mapping[int, BaseException]) -> list[int]:
-    """The ranks, as they are likely to have failed: a process that is gone before what missed it."""
-    return sorted(failures, key=lambda rank: (not hasattr(failures[rank], "health_check_failure"), rank))
+    """The ranks as they are likely to have failed: a process that is gone comes first."""
+    return sorted(
+        failures, key=lambda rank: (not hasattr(failures[rank], "health_check_failure"), rank)
+    )
 
 
 def _first_failure(
@@ -328,8 +332,7 @@ def _versions() -> dict[str, str]:
     """Of what the workers probably use: they have this process's packages. None is imported."""
     versions = {}
     for name in ("ray", *_FRAMEWORKS):
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
+        for package in (name, f"{name}-cpu"):
+            with contextlib.suppress(metadata.PackageNotFoundError):
+                versions.setdefault(name, metadata.version(package))
     return versions
