@@ -5,7 +5,7 @@
 use std::{collections::HashSet, io, path::Path, sync::Arc, time::Duration};
 
 use serde::Deserialize;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::{
     courier::{self, Address, Tally, Undelivered, blocking, deliver_metrics, persist},
@@ -33,7 +33,7 @@ pub struct Leftover {
 #[derive(Debug)]
 pub enum FoundSpool {
     /// It can be delivered.
-    Here(Leftover),
+    Here(Box<Leftover>),
     /// Its writer lives and delivers it.
     Written,
     /// Somebody else delivers it.
@@ -79,7 +79,7 @@ impl Leftover {
             Found::Nothing => return Ok(FoundSpool::Nothing),
         };
         let bytes = blocking(&spool, Spool::segments).await?.values().sum();
-        Ok(FoundSpool::Here(Self { spool, about, bytes }))
+        Ok(FoundSpool::Here(Box::new(Self { spool, about, bytes })))
     }
 
     /// Whose it is.
@@ -98,7 +98,11 @@ impl Leftover {
     ///
     /// # Errors
     /// When the head does not answer or does not take the run, or the spool cannot be read.
-    pub async fn deliver(mut self, head: &HttpState, tell: impl Fn(&Tally)) -> Result<Tally, Undelivered> {
+    pub async fn deliver(
+        mut self: Box<Self>,
+        head: &HttpState,
+        tell: impl Fn(&Tally),
+    ) -> Result<Tally, Undelivered> {
         let mut tally = Tally::default();
         let verbs = courier::verbs(&self.spool).await?;
         let standing = self.say(head, verbs, &mut tally).await?;
@@ -110,15 +114,21 @@ impl Leftover {
         };
         let known: Option<HashSet<AttemptId>> =
             known.map(|run| run.attempts.into_iter().map(|attempt| attempt.attempt_id).collect());
-        let mut is_known = true;
+        let (mut is_known, mut homeless) = (true, 0);
         let wants = |item: &Item| {
             if let Item::Begin { body, .. } | Item::Say(RunVerb::BeginAttempt(body)) = item {
                 is_known = known.as_ref().is_none_or(|known| known.contains(&body.attempt_id));
             }
+            homeless += if is_known { 0 } else { item.points() };
             is_known
         };
         let to = self.address(head, &token);
         deliver_metrics(&self.spool, to, &mut tally, wants, tell).await?;
+        if homeless > 0 {
+            warn!(
+                "{homeless} points are of attempts that the head did not hear of before the run was another controller's"
+            );
+        }
         courier::remove(self.spool).await;
         Ok(tally)
     }

@@ -48,7 +48,7 @@ async fn what_the_head_does_not_have_at_the_end_is_kept_in_order_and_with_its_nu
     assert!(!place.outbox.flush(Duration::from_millis(1)).await);
     let kept = place.outbox.keep().await;
     let dir = place.run_dir.path().join("spool");
-    assert_eq!(kept, [dir.clone()]);
+    assert_eq!(kept, std::slice::from_ref(&dir));
     assert_eq!(kinds(&on_disk(&dir)), ["2 from 10", "RUNNING", "begin", "3 from 20"]);
     let about: serde_json::Value =
         serde_json::from_slice(&std::fs::read(dir.join("spool.json")).unwrap()).unwrap();
@@ -115,7 +115,7 @@ async fn the_metrics_of_an_earlier_controller_are_delivered_and_its_verbs_are_no
     // Of its attempts the head knows three.
     assert_eq!(place.steps(0), [7, 8]);
     assert_eq!(place.steps(1), (0..50).collect::<Vec<_>>());
-    assert_eq!(inherit::spools_of_run(place.run_dir.path()), [std::path::PathBuf::new(); 0]);
+    assert!(inherit::spools_of_run(place.run_dir.path()).is_empty());
     place.end().await;
 }
 
