@@ -247,17 +247,11 @@ def test_a_spool_is_delivered_by_several_at_once(
     assert head.run("twice")["run_status"] == "FINISHED"
 
 
-# `trainhead sync` does not take metrics of an attempt that the head never heard of.
-TAKES_LESS = pytest.mark.xfail(reason="the other controller's metrics are not taken", strict=False)
-
-
-@pytest.mark.parametrize("by", [BY_PYTHON, pytest.param(BY_BINARY, marks=TAKES_LESS)])
+@pytest.mark.parametrize("by", [BY_PYTHON, BY_BINARY])
 def test_two_spools_of_one_run_are_delivered_in_any_order(
     head: RealHead, logs: Start, by: tuple[str, ...]
 ) -> None:
     head.start()
-    if not head.knows_join():
-        pytest.xfail("this head does not know how to join a run")
     head.kill()
     # Both processes say that they drive the run `shared`; the one logs what the other does not.
     spools: list[Path] = []

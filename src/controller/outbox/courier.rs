@@ -89,7 +89,7 @@ pub(super) async fn deliver_metrics(
     spool: &Arc<Spool>,
     to: Address<'_>,
     tally: &mut Tally,
-    mut wants: impl FnMut(&Item) -> bool,
+    mut wants: impl FnMut(&mut Item) -> bool,
     tell: impl Fn(&Tally),
 ) -> Result<(), Undelivered> {
     for (number, bytes) in blocking(spool, Spool::segments).await? {
@@ -104,8 +104,8 @@ pub(super) async fn deliver_metrics(
             segment = read;
             let Some(items) = more? else { break };
             let mut waiting = Vec::new();
-            for item in items {
-                let (wanted, points) = (wants(&item), item.points());
+            for mut item in items {
+                let (wanted, points) = (wants(&mut item), item.points());
                 match item {
                     Item::Report(batch) if wanted => waiting.push((points, batch)),
                     Item::Report(_) => tally.refused_points += points,

@@ -2,7 +2,7 @@
 //! is said first, as far as it is still this controller's; then its metrics, as somebody who has joined the run, so that
 //! late words keep no run alive.
 
-use std::{collections::HashSet, io, path::Path, sync::Arc, time::Duration};
+use std::{io, path::Path, sync::Arc, time::Duration};
 
 use serde::Deserialize;
 use tracing::{debug, warn};
@@ -13,7 +13,7 @@ use super::{
     spool::{About, Found, Spool},
 };
 use crate::{
-    base::{ActorId, AttemptId, RunId, Secret},
+    base::{ActorId, RunId, Secret},
     model::{commands::RegisterRun, verbs::RunVerb},
     state::{ClientError, HttpState, StateClient},
 };
@@ -47,12 +47,7 @@ pub enum FoundSpool {
 struct SeenRun {
     controller_actor_id: ActorId,
     end_time_ms: Option<i64>,
-    attempts: Vec<SeenAttempt>,
-}
-
-#[derive(Debug, Deserialize)]
-struct SeenAttempt {
-    attempt_id: AttemptId,
+    num_attempts: u32,
 }
 
 /// Whose the run is.
@@ -107,20 +102,16 @@ impl Leftover {
         let verbs = courier::verbs(&self.spool).await?;
         let standing = self.say(head, verbs, &mut tally).await?;
         let token = self.join(head).await?;
-        // Attempts that the head did not hear of from this controller may have the numbers of another one's.
-        let known = match standing {
-            Standing::Ours(_) => None,
-            Standing::Others => Some(self.look(head).await?),
+        // Of another controller's run: points of an attempt that the head never heard of stand with its newest one.
+        let newest = match standing {
+            Standing::Ours(_) => u32::MAX,
+            Standing::Others => self.look(head).await?.num_attempts.saturating_sub(1),
         };
-        let known: Option<HashSet<AttemptId>> =
-            known.map(|run| run.attempts.into_iter().map(|attempt| attempt.attempt_id).collect());
-        let (mut is_known, mut homeless) = (true, 0);
-        let wants = |item: &Item| {
-            if let Item::Begin { body, .. } | Item::Say(RunVerb::BeginAttempt(body)) = item {
-                is_known = known.as_ref().is_none_or(|known| known.contains(&body.attempt_id));
+        let wants = |item: &mut Item| {
+            if let Item::Report(batch) = item {
+                batch.attempt = batch.attempt.min(newest);
             }
-            homeless += if is_known { 0 } else { item.points() };
-            is_known
+            true
         };
         let to = self.address(head, &token);
         deliver_metrics(&self.spool, to, &mut tally, wants, tell).await?;
