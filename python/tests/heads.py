@@ -91,12 +91,6 @@ class RealHead:
     def knows_checkpoints(self) -> bool:
         return "/api/train/runs/{run_id}/checkpoints" in self.get("/openapi.json")["paths"]
 
-    def knows_join(self) -> bool:
-        return (
-            "join"
-            in self.get("/openapi.json")["components"]["schemas"]["RegisterRun"]["properties"]
-        )
-
 
 @contextmanager
 def faults(head: RealHead) -> Iterator[Faults]:

@@ -300,6 +300,5 @@ def test_a_spool_that_was_cut_off_is_delivered_up_to_there(head: RealHead, logs:
     assert done.returncode == 0, done.stderr
     run = head.run("cut")
     assert (run["run_status"], run["ended_by"]) == ("ABORTED", "reconciler")
-    if head.knows_join():
-        ends = [event for event in head.events(run["id"]) if event["to"] == "ABORTED"]
-        assert len(ends) == 2, "late words do not bring the run, and its attempt, back"
+    ends = [event for event in head.events(run["id"]) if event["to"] == "ABORTED"]
+    assert len(ends) == 2, "late words do not bring the run, and its attempt, back"
