@@ -20,7 +20,7 @@ pytestmark = pytest.mark.integration
 
 # Each run's end is taken as it comes: the next one begins all the same.
 SCRIPT = """
-import pathlib, sys, time
+import os, pathlib, signal, sys, time
 import ray, ray.train
 from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
@@ -33,6 +33,8 @@ def train(config):
         marker = pathlib.Path(config["marker"])
         if config["fails"] and rank == 1 and step == 2 and not marker.exists():
             marker.touch()
+            if config["fails"] == "hard":
+                os.kill(os.getpid(), signal.SIGKILL)
             raise ValueError("rank 1 does not like step 2")
         ray.train.report({"loss": 1 / (step + 1), "rank": rank, "note": "not a number"})
         if config["steps"] > 100:
@@ -59,7 +61,7 @@ def fit(name, steps=3, fails=False, max_failures=0):
 ray.init(num_cpus=4, include_dashboard=False)
 fit("well")
 fit("once", fails=True, max_failures=1)
-fit("fails", fails=True)
+fit("fails", fails="hard")
 fit("killed", steps=100_000)
 fit("aborted", steps=100_000)
 """
@@ -140,6 +142,7 @@ def test_a_run_that_ends_well(head: Head, ray_says: dict[str, str]) -> None:
 
 def test_its_settings_are_those_of_the_script(head: Head, ray_says: dict[str, str]) -> None:
     run = head.run("once")
+    assert run["experiment"] == "once"
     assert run["settings"]["train_loop_config"]["steps"] == 3
     assert run["settings"]["train_loop_config"]["api_key"] == "***"
     assert run["settings"]["scaling_config"]["num_workers"] == 2
@@ -162,14 +165,14 @@ def test_a_run_whose_worker_fails_once_has_two_attempts(
     assert run["num_failures"]["worker"] == 1
 
 
-def test_a_run_whose_workers_fail_is_errored(head: Head, ray_says: dict[str, str]) -> None:
+def test_a_run_whose_worker_is_killed_is_errored(head: Head, ray_says: dict[str, str]) -> None:
     run = head.run("fails")
     assert ray_says["fails"] == "WorkerGroupError"
     assert (run["run_status"], run["ended_by"]) == ("ERRORED", "controller")
-    assert "rank 1 does not like step 2" in run["status_detail"]
+    assert "The actor died" in run["status_detail"]
     failure = run["first_failure"]
     assert (failure["rank"], failure["attempt"]) == (1, 0)
-    assert failure["message"] == "ValueError: rank 1 does not like step 2"
+    assert "The actor died" in failure["message"]
     assert failure["pid"] == run["attempts"][0]["workers"][1]["pid"]
 
 
