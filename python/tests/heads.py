@@ -88,9 +88,6 @@ class RealHead:
         assert series["count"] == len(series["step"])
         return series["step"], series["value"]
 
-    def knows_checkpoints(self) -> bool:
-        return "/api/train/runs/{run_id}/checkpoints" in self.get("/openapi.json")["paths"]
-
 
 @contextmanager
 def faults(head: RealHead) -> Iterator[Faults]:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from conftest import DEADLINE_S, PYTHON_DIR, REPOSITORY
-from heads import RealHead
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("outside")]
 
@@ -87,11 +86,6 @@ path.write_text(json.dumps(dataclasses.asdict(context)))
 
 
 def test_a_restart_goes_on_from_the_checkpoint(binary: Path, tmp_path: Path) -> None:
-    head = RealHead(tmp_path / "data").start()
-    known = head.knows_checkpoints()
-    head.end()
-    if not known:
-        pytest.xfail("this binary does not keep checkpoints")
     script = tmp_path / "train.py"
     script.write_text(
         """

@@ -5,7 +5,7 @@
 use std::{io, path::Path, sync::Arc, time::Duration};
 
 use serde::Deserialize;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::{
     courier::{self, Address, Tally, Undelivered, blocking, deliver_metrics, persist},
@@ -115,11 +115,6 @@ impl Leftover {
         };
         let to = self.address(head, &token);
         deliver_metrics(&self.spool, to, &mut tally, wants, tell).await?;
-        if homeless > 0 {
-            warn!(
-                "{homeless} points are of attempts that the head did not hear of before the run was another controller's"
-            );
-        }
         courier::remove(self.spool).await;
         Ok(tally)
     }
