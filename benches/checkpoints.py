@@ -1,16 +1,18 @@
 """What moving a checkpoint costs, beside `cp -r` and beside the vendor's own client of S3.
 
-A real run hands over one checkpoint a round, with a report that returns when the bytes are moved; the time of
-that report is the figure. Sides in turn, another one first in each round; median of the rounds with least and
-greatest. What waits to be written to the disk is written before each window, and what a window made is
-removed after it. The greatest resident memory of the controller (which is its own head here) is shown too.
+A real run hands over one checkpoint a round, with a report that returns when the bytes are moved;
+the time of that report is the figure. Sides in turn, another one first in each round; median of the
+rounds with least and greatest. What waits to be written to the disk is written before each window,
+and what a window made is removed after it. The greatest resident memory of the controller (which is
+its own head here) is shown too.
 
     cargo build --release && python3 benches/checkpoints.py [--rounds 3] [--mib 2048] [--files 200]
 
-Options: --trainhead PATH (default target/release/trainhead), --s3 COMMAND (a server that is started with
-`{port}` in its place, for example "moto_server -H 127.0.0.1 -p {port}" or "s3s-fs --host 127.0.0.1
---port {port} --access-key bench --secret-key benchbench DIR"; without it S3 is left out), --aws PATH (default:
-whatever ``aws`` is in PATH), --place DIR (a directory on the disk that is to be measured).
+Options: --trainhead PATH (default target/release/trainhead), --s3 COMMAND (a server that is started
+with its port for `{port}`, for example "moto_server -H 127.0.0.1 -p {port}" or "s3s-fs --host
+127.0.0.1 --port {port} --access-key bench --secret-key benchbench DIR"; without it S3 is left out),
+--aws PATH (default: whatever ``aws`` is in PATH), --place DIR (a directory on the disk that is
+measured).
 """
 
 from __future__ import annotations
