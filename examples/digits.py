@@ -3,6 +3,9 @@
     python3 examples/digits.py                                        # alone
     trainhead run --workers 2 -- python3 examples/digits.py           # two workers, recorded
 
+Every few epochs the weights are a checkpoint, from which a later attempt of the run goes on: try
+``trainhead run --workers 2 --max-failures 1`` and kill one of the workers.
+
 Each worker computes the gradients of its part of every batch; the workers then add them up over
 TCP (an all-reduce), so all of them take the same step and hold the same weights all the time.
 Needs nothing but Python. With numpy installed it is several times as quick; the results are the
@@ -20,6 +23,7 @@ import random
 import socket
 import struct
 import sys
+import tempfile
 import time
 import zlib
 from array import array
@@ -283,8 +287,16 @@ def train(args: argparse.Namespace) -> None:
 
     weights = initial_weights(args.seed)
     shuffler = random.Random(args.seed)  # the same order on every worker
-    step = 0
-    for epoch in range(1, args.epochs + 1):
+    step = done = 0
+    checkpoint = trainhead.get_checkpoint()
+    if checkpoint:
+        with checkpoint.as_directory() as directory:
+            saved = json.loads((Path(directory) / "digits.json").read_text(encoding="ascii"))
+        weights, done, step = array("d", saved["weights"]), saved["epoch"], saved["step"]
+        for _ in range(done):
+            shuffler.shuffle(train_samples)
+        print(f"rank {rank}: goes on after epoch {done}", flush=True)
+    for epoch in range(done + 1, args.epochs + 1):
         started_s = time.monotonic()
         shuffler.shuffle(train_samples)
         train_loss = train_correct = 0.0
@@ -309,14 +321,18 @@ def train(args: argparse.Namespace) -> None:
             f"test {test_accuracy:.1%}  ({time.monotonic() - started_s:.2f} s)",
             flush=True,
         )
-        trainhead.report(
-            {
-                "epoch": epoch,
-                "train": {"loss": loss, "accuracy": accuracy},
-                "test": {"loss": test_loss, "accuracy": test_accuracy},
-            },
-            step=step,
-        )
+        metrics = {
+            "epoch": epoch,
+            "train": {"loss": loss, "accuracy": accuracy},
+            "test": {"loss": test_loss, "accuracy": test_accuracy},
+        }
+        if rank == 0 and epoch % args.checkpoint_every == 0:
+            # All workers hold the same weights: one of them is enough.
+            with tempfile.TemporaryDirectory() as directory:
+                save_weights(weights, Path(directory) / "digits.json", epoch, step)
+                trainhead.report(metrics, step=step, checkpoint=directory)
+        else:
+            trainhead.report(metrics, step=step)
 
     # A checksum has 32 bits: the sum of those of all workers is exact as a float.
     checksum = zlib.crc32(weights.tobytes())
@@ -324,17 +340,19 @@ def train(args: argparse.Namespace) -> None:
     assert total == checksum * world_size, "the workers' weights differ"
     print(f"rank {rank}: weights {checksum:08x}, the same on all {world_size} workers", flush=True)
     if rank == 0:
-        save_weights(weights, args.out or Path(context.storage_path or ".") / "digits.json")
+        path = args.out or Path(context.storage_path or ".") / "digits.json"
+        save_weights(weights, path, args.epochs, step)
+        print(f"saved {path}", flush=True)
 
 
-def save_weights(weights: array[float], path: Path) -> None:
+def save_weights(weights: array[float], path: Path, epoch: int, step: int) -> None:
     """Write the weights as JSON, all of the file or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(path.name + ".tmp")
-    content = {"layers": [PIXELS, HIDDEN, CLASSES], "weights": weights.tolist()}
+    layers = [PIXELS, HIDDEN, CLASSES]
+    content = {"layers": layers, "epoch": epoch, "step": step, "weights": weights.tolist()}
     unfinished.write_text(json.dumps(content), encoding="ascii")
     unfinished.replace(path)
-    print(f"saved {path}", flush=True)
 
 
 def main() -> None:
@@ -344,6 +362,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=32, help="of all workers together")
     parser.add_argument("--lr", type=float, default=0.2, help="learning rate")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--checkpoint-every", type=int, default=5, help="so many epochs")
     parser.add_argument(
         "--out", type=Path, help="file for the weights (default: digits.json in the run's storage)"
     )

@@ -3,11 +3,11 @@
 //! `trainhead serve --data-dir DIR` shows.
 //!
 //! `cargo run --example digits_linfa -- /tmp/digits`, or with one more argument, the epoch in which the first attempt
-//! fails: the second goes on from the model that the first one saved last.
+//! fails: the second goes on from the checkpoint of the epoch before.
 
 use std::{
     error::Error,
-    fs::{self, File},
+    fs::File,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     sync::Arc,
@@ -26,7 +26,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
 use trainhead::{
     base::{RunId, SystemClock},
-    controller::{ClosureGroup, ControllerOptions, FailurePolicy, TrainController, WorkerSession},
+    controller::{
+        ClosureGroup, ControllerOptions, FailurePolicy, TrainController, UploadMode, WorkerSession,
+    },
     state::{DataDir, StateOptions, start},
 };
 
@@ -68,7 +70,7 @@ fn load() -> Result<(Samples, Samples), Failure> {
     Ok((Samples::new(&train)?, Samples::new(&test)?))
 }
 
-/// What is saved after each epoch: linfa's models are serde's, so that they are a file as they are.
+/// What a checkpoint holds: linfa's models are serde's, so that they are a file as they are.
 #[derive(Default, Serialize, Deserialize)]
 struct Model {
     epochs: u64,
@@ -76,19 +78,12 @@ struct Model {
 }
 
 impl Model {
-    /// The model that an earlier attempt of this run saved last, or an empty one.
-    fn restore(path: &Path) -> Result<Self, Failure> {
-        match fs::read(path) {
-            Ok(content) => Ok(serde_json::from_slice(&content)?),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(e) => Err(e.into()),
-        }
+    fn load(directory: &Path) -> Result<Self, Failure> {
+        Ok(serde_json::from_reader(BufReader::new(File::open(directory.join("model.json"))?))?)
     }
 
-    fn save(&self, path: &Path) -> Result<(), Failure> {
-        let unfinished = path.with_extension("tmp");
-        fs::write(&unfinished, serde_json::to_vec(self)?)?;
-        Ok(fs::rename(unfinished, path)?)
+    fn save(&self, directory: &Path) -> Result<(), Failure> {
+        Ok(serde_json::to_writer(File::create_new(directory.join("model.json"))?, self)?)
     }
 
     /// One pass over the samples, batch by batch, for each digit against all others.
@@ -128,16 +123,17 @@ impl Model {
 
 fn train(session: &WorkerSession, fails_at: Option<u64>) -> Result<(), Failure> {
     let context = session.context();
-    let path = context.info.storage_path.join("model.json");
     let (samples, unseen) = load()?;
-    let mut model = Model::restore(&path)?;
+    let mut model = match session.checkpoint()? {
+        Some(checkpoint) => Model::load(&checkpoint.path.ok_or("the checkpoint is nowhere")?)?,
+        None => Model::default(),
+    };
     println!("attempt {} begins with epoch {}", context.attempt, model.epochs + 1);
     while model.epochs < EPOCHS {
         if context.attempt == 0 && fails_at == Some(model.epochs + 1) {
             return Err("the failure that was asked for".into());
         }
         model.train(&samples)?;
-        model.save(&path)?;
         let (train_loss, train_accuracy) = model.test(&samples)?;
         let (test_loss, test_accuracy) = model.test(&unseen)?;
         println!(
@@ -145,7 +141,9 @@ fn train(session: &WorkerSession, fails_at: Option<u64>) -> Result<(), Failure> 
             model.epochs,
             100.0 * test_accuracy
         );
-        let answer = session.report(
+        let directory = tempfile::tempdir()?;
+        model.save(directory.path())?;
+        let answer = session.report_checkpoint(
             Some(model.epochs),
             [
                 ("train/loss", train_loss),
@@ -153,6 +151,8 @@ fn train(session: &WorkerSession, fails_at: Option<u64>) -> Result<(), Failure> 
                 ("test/loss", test_loss),
                 ("test/accuracy", test_accuracy),
             ],
+            directory.path(),
+            UploadMode::Sync,
         )?;
         session.finish(json!({ "accuracy": test_accuracy, "epochs": model.epochs }));
         if answer.stop {

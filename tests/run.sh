@@ -5,6 +5,8 @@
 #   tests/run.sh               everything
 #   tests/run.sh rust          one part: rust, python or browser
 #   tests/run.sh ray           not among everything: Ray's own models read our views (installs Ray, about 400 MB)
+#   tests/run.sh integrations  nor this: real trainings by Ray Train, PyTorch, Hugging Face, Lightning, Keras, XGBoost and
+#                              LightGBM, recorded (installs them, about 2 GB with Debian's PyTorch)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
@@ -29,11 +31,15 @@ rust() {
     else
         cargo test --quiet 2>&1 | tee "$logs/rust"
     fi
-    say "Rust: the example of an embedded controller"
+    say "Rust: the examples of an embedded controller"
     local dir
     dir=$(mktemp -d)
-    cargo run --quiet --example linear -- "$dir" >"$logs/linear"
+    cargo run --quiet --example linear -- "$dir/linear" >"$logs/linear"
     grep -q '"run_status": "FINISHED"' "$logs/linear"
+    # Its first attempt fails in epoch 3, and the second goes on with it.
+    cargo run --quiet --example digits_linfa -- "$dir/linfa" 3 >"$logs/linfa"
+    grep -q 'attempt 1 begins with epoch 3' "$logs/linfa"
+    grep -q '"run_status": "FINISHED"' "$logs/linfa"
     rm -rf "$dir"
 }
 
@@ -80,10 +86,46 @@ ray() {
     "$venv/bin/python" tests/ray_models.py 2>&1 | tee "$logs/ray"
 }
 
+# PyTorch on PyPI brings 5 GB of CUDA along. Debian's is small; it is 1.13, and what needs a newer one is pinned below it.
+debian_torch() {
+    /usr/bin/python3 -c 'import torch' 2>/dev/null && return
+    command -v apt-get >/dev/null || return
+    local as_root=()
+    [ "$(id -u)" = 0 ] || as_root=(sudo)
+    "${as_root[@]}" apt-get update -qq
+    "${as_root[@]}" apt-get install -y -qq --no-install-recommends -o DPkg::Options::=--force-unsafe-io \
+        python3-torch python3-venv
+}
+
+integrations() {
+    say "Integrations: packages"
+    cargo build --quiet
+    local quiet=(--quiet --disable-pip-version-check) target=$root/target
+    local venv=$target/venv ml=$target/ml-venv ray=$target/ray-venv torch=$target/torch-venv
+    [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+    "$venv/bin/pip" install "${quiet[@]}" pytest
+    [ -x "$ml/bin/python" ] || python3 -m venv "$ml"
+    "$ml/bin/pip" install "${quiet[@]}" jax keras lightgbm scikit-learn xgboost-cpu
+    [ -x "$ray/bin/python" ] || python3 -m venv "$ray"
+    "$ray/bin/pip" install "${quiet[@]}" "ray[train]" xgboost-cpu
+    if debian_torch; then
+        [ -x "$torch/bin/python" ] || /usr/bin/python3 -m venv --system-site-packages "$torch"
+        "$torch/bin/pip" install "${quiet[@]}" "transformers<4.46" "lightning-utilities<0.12" "numpy<2" psutil
+        # Without what they depend on: Debian's torch calls itself 1.13.0a0, and pip would bring another one.
+        "$torch/bin/pip" install "${quiet[@]}" --no-deps "accelerate==0.26.1" "lightning<2.3" "torchmetrics<1.5"
+    else
+        echo "there is no PyTorch to be had: what needs it is skipped" >&2
+    fi
+    say "Integrations: tests"
+    cd "$root/python"
+    "$venv/bin/python" -m pytest -q -m integration 2>&1 | tee "$logs/integrations"
+    cd "$root"
+}
+
 for part in "${parts[@]}"; do
     case $part in
-    rust | python | browser | ray) "$part" ;;
-    *) echo "tests/run.sh: no part '$part'; there are rust, python, browser and ray" >&2; exit 2 ;;
+    rust | python | browser | ray | integrations) "$part" ;;
+    *) echo "tests/run.sh: no part '$part'; there are rust, python, browser, ray and integrations" >&2; exit 2 ;;
     esac
 done
 
@@ -93,10 +135,10 @@ total=0
 for part in "${parts[@]}"; do
     case $part in
     rust) n=$(grep -ohE '[0-9]+ passed' "$logs/rust" | awk '{n += $1} END {print n + 0}') ;;
-    python | ray) n=$(grep -ohE '[0-9]+ passed' "$logs/$part" | awk '{n += $1} END {print n + 0}') ;;
+    python | ray | integrations) n=$(grep -ohE '[0-9]+ passed' "$logs/$part" | awk '{n += $1} END {print n + 0}') ;;
     browser) n=$(grep -ohE '^(#|ℹ) pass [0-9]+' "$logs/browser" | awk '{n += $3} END {print n + 0}') ;;
     esac
-    printf '%-8s %5d passed\n' "$part" "$n"
+    printf '%-12s %5d passed\n' "$part" "$n"
     total=$((total + n))
 done
 echo "$total passed, 0 failed"

@@ -88,11 +88,8 @@ class RealHead:
         assert series["count"] == len(series["step"])
         return series["step"], series["value"]
 
-    def knows_join(self) -> bool:
-        return (
-            "join"
-            in self.get("/openapi.json")["components"]["schemas"]["RegisterRun"]["properties"]
-        )
+    def knows_checkpoints(self) -> bool:
+        return "/api/train/runs/{run_id}/checkpoints" in self.get("/openapi.json")["paths"]
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CONTEXT, SessionServer
+from conftest import CONTEXT, SessionServer, wait_until
 
 import trainhead
 from trainhead import Checkpoint, CheckpointUploadMode, _session
@@ -196,7 +196,8 @@ def test_init_in_a_worker_is_the_sessions_run(server: SessionServer, capsys: Cap
     assert [report["step"] for report in server.reports] == [1, 2]
     server.wait_until(lambda: len(server.points) == 1, "the point arrives")
     server.stop = True
+    run.log({"x": 1.0})
+    wait_until(lambda: run.stop_requested, "the stop is heard of with what is logged")
     with pytest.raises(trainhead.Stop):
         run.report({"loss": 1.0})
-    assert run.stop_requested
     assert capsys.readouterr().err == ""

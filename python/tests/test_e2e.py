@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import DEADLINE_S, PYTHON_DIR, REPOSITORY
+from heads import RealHead
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("outside")]
 
@@ -83,6 +84,58 @@ path.write_text(json.dumps(dataclasses.asdict(context)))
         assert (context["attempt"], context["restart_count"]) == (0, 0)
         assert (context["run_id"], context["run_name"]) == (shown["id"], "two-workers")
         assert context["storage_path"]
+
+
+def test_a_restart_goes_on_from_the_checkpoint(binary: Path, tmp_path: Path) -> None:
+    head = RealHead(tmp_path / "data").start()
+    known = head.knows_checkpoints()
+    head.end()
+    if not known:
+        pytest.xfail("this binary does not keep checkpoints")
+    script = tmp_path / "train.py"
+    script.write_text(
+        """
+import json, pathlib, sys, tempfile
+import trainhead
+
+context = trainhead.get_context()
+checkpoint = trainhead.get_checkpoint()
+start, weights = 0, []
+if checkpoint:
+    with checkpoint.as_directory() as directory:
+        (mine,) = pathlib.Path(directory).rglob(f"weights_{context.rank}.json")
+        weights = json.loads(mine.read_text())
+    start = checkpoint.step + 1
+    assert checkpoint.metrics["loss"] == 1 / start
+    assert context.checkpoint.number == checkpoint.number
+assert weights == list(range(start))
+for step in range(start, 6):
+    weights.append(step)
+    with tempfile.TemporaryDirectory() as directory:
+        (pathlib.Path(directory) / f"weights_{context.rank}.json").write_text(json.dumps(weights))
+        trainhead.report(
+            {"loss": 1 / (step + 1)},
+            step=step,
+            checkpoint=trainhead.Checkpoint.from_directory(directory),
+        )
+    if step == 3 and context.attempt == 0 and context.rank == 0:
+        sys.exit(9)
+if context.rank == 0:
+    kept = trainhead.get_all_reported_checkpoints("committed", timeout_s=20)
+    print("START", start)
+    print("KEPT", json.dumps([(c.step, c.attempt, c.state, c.latest) for c in kept]))
+"""
+    )
+    options = ("--port", 0, "--workers", 2, "--name", "restarted", "--max-failures", 1)
+    data_dir = tmp_path / "data"
+    done = trainhead(binary, data_dir, "run", *options, "--", sys.executable, script)
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = dict(line.split(" ", 1) for line in done.stdout.splitlines() if line[:1] in "SK")
+    assert int(said["START"]) in (3, 4)
+    kept = json.loads(said["KEPT"])
+    assert kept[-1] == [5, 1, kept[-1][2], True]
+    assert {state for _, _, state, _ in kept} <= {"COMMITTED", "VALIDATED", "DELETED"}
+    assert show(binary, data_dir, "restarted")["run_status"] == "FINISHED"
 
 
 def test_what_was_reported_before_a_failure_is_kept(binary: Path, tmp_path: Path) -> None:

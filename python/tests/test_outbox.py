@@ -29,7 +29,7 @@ class FakeHead:
     """Answers as a test wants; by default as a head does that takes everything."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[str, Any]] = []  # path below the runs, and body
+        self.heard: list[tuple[str, Any]] = []  # path and body, but heartbeats
         self.reply: Reply = lambda path, body: (200, {})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -42,7 +42,7 @@ class FakeHead:
         self._server.server_close()
 
     def words(self) -> list[str]:
-        return [path.rpartition("/")[2] for path, _ in self.heard if path != "heartbeats"]
+        return [path.rpartition("/")[2] for path, _ in self.heard]
 
     def steps(self) -> list[int]:
         steps: list[int] = []
@@ -62,12 +62,12 @@ class FakeHead:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 path = self.path.removeprefix("/api/train/")
                 status, answer = head.reply(path, body)
-                if status == 200:
+                if status == 200 and path == "heartbeats":
+                    answer = answer or {"runs": [{"stop_requested": False}]}
+                elif status == 200:
                     head.heard.append((path, body))
                     if path == "runs":
                         answer = {"controller_token": "t", "name": "named", "num_attempts": 0}
-                    if path == "heartbeats":
-                        answer = answer or {"runs": [{"stop_requested": False}]}
                 text = json.dumps(answer).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(text)))

@@ -14,7 +14,7 @@ from typing import Any, Callable
 
 import pytest
 from conftest import DEADLINE_S, PYTHON_DIR
-from heads import Faults, RealHead, faults, wait_for_file, wait_for_status
+from heads import Faults, RealHead, binary, faults, wait_for_file, wait_for_status
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("outside")]
 
@@ -111,9 +111,18 @@ def assert_whole(head: RealHead, run_id: str, points: int = POINTS) -> None:
     assert values == list(range(points))
 
 
-def sync(*arguments: object) -> subprocess.CompletedProcess[str]:
+# The client's own, and that of the binary, which are to agree.
+BY_PYTHON = (sys.executable, "-m", "trainhead", "sync")
+BY_BINARY = (str(binary()), "sync")
+
+
+def knows_sync() -> bool:
+    return subprocess.run([*BY_BINARY, "--help"], capture_output=True).returncode == 0
+
+
+def sync(*arguments: object, by: tuple[str, ...] = BY_PYTHON) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "trainhead", "sync", *map(str, arguments)],
+        [*by, *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": str(PYTHON_DIR)},
         capture_output=True,
         text=True,
@@ -210,7 +219,12 @@ def test_finish_is_held_up_by_no_head_that_never_answers(proxy: Faults, logs: St
     assert "trainhead sync" in err
 
 
-def test_a_spool_is_delivered_by_two_at_once(head: RealHead, logs: Start) -> None:
+@pytest.mark.parametrize("other", [BY_PYTHON, BY_BINARY], ids=["python", "binary"])
+def test_a_spool_is_delivered_by_several_at_once(
+    head: RealHead, logs: Start, other: tuple[str, ...]
+) -> None:
+    if other is BY_BINARY and not knows_sync():
+        pytest.xfail("this binary does not know sync")
     script = logs("twice", timeout_s=0.5)
     logged(script)
     finish(script)
@@ -219,24 +233,25 @@ def test_a_spool_is_delivered_by_two_at_once(head: RealHead, logs: Start) -> Non
     shutil.copytree(spool, copy)
     head.start()
     # The same directory, which one of them gets, and a copy, which has the same messages.
-    command = [sys.executable, "-m", "trainhead", "sync"]
     env = {**os.environ, "PYTHONPATH": str(PYTHON_DIR)}
     several = [
-        subprocess.Popen([*command, str(path)], env=env, stderr=subprocess.PIPE, text=True)
-        for path in (spool, copy, spool)
+        subprocess.Popen([*by, str(path)], env=env, stderr=subprocess.PIPE, text=True)
+        for by, path in ((BY_PYTHON, spool), (other, copy), (other, spool), (BY_PYTHON, copy))
     ]
     for process in several:
         _, err = process.communicate(timeout=DEADLINE_S * 2)
         assert process.returncode in (0, 2), err  # 2: it was gone already
     assert not spool.exists()
+    assert not copy.exists()
     assert_whole(head, "twice")
     assert head.run("twice")["run_status"] == "FINISHED"
 
 
-def test_two_spools_of_one_run_are_delivered_in_any_order(head: RealHead, logs: Start) -> None:
+@pytest.mark.parametrize("by", [BY_PYTHON, BY_BINARY])
+def test_two_spools_of_one_run_are_delivered_in_any_order(
+    head: RealHead, logs: Start, by: tuple[str, ...]
+) -> None:
     head.start()
-    if not head.knows_join():
-        pytest.xfail("this head does not know how to join a run")
     head.kill()
     # Both processes say that they drive the run `shared`; the one logs what the other does not.
     spools: list[Path] = []
@@ -253,7 +268,7 @@ def test_two_spools_of_one_run_are_delivered_in_any_order(head: RealHead, logs: 
     shutil.copytree(one, again)
     head.start()
     for spool in (one, other, again):
-        done = sync(spool)
+        done = sync(spool, by=by)
         assert done.returncode == 0, done.stderr
     assert head.points("shared", "a")[0] == list(range(5_000))
     assert head.points("shared", "b")[0] == list(range(8_000))
@@ -285,3 +300,5 @@ def test_a_spool_that_was_cut_off_is_delivered_up_to_there(head: RealHead, logs:
     assert done.returncode == 0, done.stderr
     run = head.run("cut")
     assert (run["run_status"], run["ended_by"]) == ("ABORTED", "reconciler")
+    ends = [event for event in head.events(run["id"]) if event["to"] == "ABORTED"]
+    assert len(ends) == 2, "late words do not bring the run, and its attempt, back"

@@ -86,7 +86,6 @@ with trainhead.init({name!r}) as run:
 """
 
 
-@pytest.mark.parametrize("block", [False, True], ids=["alone", "with"])
 @pytest.mark.parametrize(
     ("end", "code", "status", "detail"),
     [
@@ -105,32 +104,35 @@ with trainhead.init({name!r}) as run:
     ],
 )
 def test_a_run_ends_as_its_process_does(
-    head: RealHead, start: Start, block: bool, end: str, code: int, status: str, detail: str | None
+    head: RealHead, start: Start, end: str, code: int, status: str, detail: str | None
 ) -> None:
-    name = f"{'block' if block else 'alone'} {end}"
-    script = start((BLOCK if block else ALONE).format(name=name, end=end))
-    _, err = script.communicate(timeout=DEADLINE_S)
-    assert script.returncode == code, err
-    run = head.run(name)
-    assert (run["run_status"], run["status_detail"]) == (status, detail)
-    assert run["ended_by"] == ("user" if status == "ABORTED" else "controller")
-    assert run["evidence"]["progress"]["last_step"] == 9
-    (attempt,) = run["attempts"]
-    assert attempt["status"] == status
-    failure = run["first_failure"]
-    assert (failure is None) == (status != "ERRORED")
-    (worker,) = run["workers"]
-    assert (worker["pid"], worker["status"]) == (script.pid, "DEAD")
-    if failure is not None:
-        assert failure["message"] == detail
-        assert failure["exit_code"] == (code if code > 0 else None)
-        assert failure["signal"] == ("SIGTERM" if code < 0 else None)
-        assert worker["exit"]["code"] == failure["exit_code"]
-    if "ValueError" in end:
-        assert failure["log_tail"][-1] == "ValueError: bad loss"
-        assert failure["log_tail"][0] == "Traceback (most recent call last):"
-        assert "ValueError: bad loss" in err, "the interpreter says it, too"
-    assert head.points(run["id"], "loss")[0] == list(range(10))
+    scripts = {
+        f"{kind} {end}": start(source.format(name=f"{kind} {end}", end=end))
+        for kind, source in (("alone", ALONE), ("block", BLOCK))
+    }
+    for name, script in scripts.items():
+        _, err = script.communicate(timeout=DEADLINE_S)
+        assert script.returncode == code, err
+        run = head.run(name)
+        assert (run["run_status"], run["status_detail"]) == (status, detail)
+        assert run["ended_by"] == ("user" if status == "ABORTED" else "controller")
+        assert run["evidence"]["progress"]["last_step"] == 9
+        (attempt,) = run["attempts"]
+        assert attempt["status"] == status
+        (worker,) = run["workers"]
+        assert (worker["pid"], worker["status"]) == (script.pid, "DEAD")
+        failure = run["first_failure"]
+        assert (failure is None) == (status != "ERRORED")
+        if failure is not None:
+            assert failure["message"] == detail
+            assert failure["exit_code"] == (code if code > 0 else None)
+            assert failure["signal"] == ("SIGTERM" if code < 0 else None)
+            assert worker["exit"]["code"] == failure["exit_code"]
+        if "ValueError" in end:
+            assert failure["log_tail"][-1] == "ValueError: bad loss"
+            assert failure["log_tail"][0] == "Traceback (most recent call last):"
+            assert "ValueError: bad loss" in err, "the interpreter says it, too"
+        assert head.points(run["id"], "loss")[0] == list(range(10))
 
 
 @pytest.mark.parametrize("wait", [True, False])

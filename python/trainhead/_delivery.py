@@ -75,13 +75,8 @@ class Delivery:
         if self.token is not None:
             return
         answer = self._ask("/api/train/runs", self._register, timeout_s)
-        if answer.problem in _JOIN and not self._register.get("resume"):
-            first = answer
-            answer = self._ask("/api/train/runs", {**self._register, "join": True}, timeout_s)
-            if not answer.ok:
-                answer = first
-            else:
-                self.joined = True
+        if answer.problem in _JOIN and self.join(timeout_s):
+            return
         token = answer.body.get("controller_token")
         if answer.ok and isinstance(token, str):
             self.token = token
@@ -91,6 +86,25 @@ class Delivery:
         else:
             # No head answers so: its address may be another program's by now.
             raise NotNowError(f"what answers is no head ({answer.said})")
+
+    def join(self, timeout_s: float = ANSWER_TIMEOUT_S) -> bool:
+        """Deliver metrics only from now on, which say nothing of whether the controller lives.
+
+        Returns whether the head lets us.
+
+        Raises:
+            NotNowError: try again.
+        """
+        body = {**self._register, "join": True}
+        body.pop("resume", None)
+        answer = self._ask("/api/train/runs", body, timeout_s)
+        token = answer.body.get("controller_token")
+        if not answer.ok or not isinstance(token, str):
+            return False
+        self.joined = True
+        self.token = token
+        self._on_token(token, answer.body, self.joined)
+        return True
 
     def deliver(self, line: bytes, timeout_s: float = ANSWER_TIMEOUT_S) -> bool:
         """Say one line, and register the run if need be; return whether it was taken.
@@ -102,30 +116,30 @@ class Delivery:
             NotRecordedError: there is no use in it.
         """
         try:
-            path, body, is_report = _request(line)
+            path, body, metrics = _request(line)
         except (ValueError, KeyError, TypeError, IndexError) as error:
             self._refuse("a line", f"it cannot be read ({error!r})")
             return False
         renewed = False
         while True:
             self.register(timeout_s)
-            if self.joined and not is_report:
+            if self.joined and not metrics:
                 return False
             answer = self._post(run_path(self._run_id, path), body, timeout_s)
             if answer.ok:
                 return True
-            if renewed or not self._renew(answer.problem, is_report):
+            if renewed or not self._renew(answer.problem, metrics):
                 break
             renewed = True
-        self._refuse("metrics" if is_report else "a change", answer.said)
+        self._refuse("metrics" if metrics else "a change", answer.said)
         return False
 
-    def _renew(self, problem: str, is_report: bool) -> bool:
+    def _renew(self, problem: str, metrics: bool) -> bool:
         """Let go of the token if another one may do better."""
         if problem in _OTHER_TOKEN:
             self.joined, self.token = False, None
             return True
-        if problem in _JOIN and is_report and not self.joined:
+        if problem in _JOIN and metrics and not self.joined:
             self.token = None
             return True
         return False
@@ -149,9 +163,14 @@ class Delivery:
         note_once(f"refused {what}", f"the head did not take {what}: {why}")
 
 
+def is_report(line: bytes) -> bool:
+    """Whether a line of a spool is metrics, which are most of it."""
+    return line.startswith(_REPORT)
+
+
 def _request(line: bytes) -> tuple[str, bytes, bool]:
     """Return path below the run, body, and whether it is metrics."""
-    if line.startswith(_REPORT):
+    if is_report(line):
         # As it is: reading it would take longer than all the rest.
         return "/reports", line[len(_REPORT) : -1], True
     ((kind, value),) = json.loads(line).items()

@@ -61,18 +61,17 @@ def host_address() -> str:
         return "127.0.0.1"
 
 
-def process_identity(pid: int | None = None) -> dict[str, Any] | None:
-    """Return what names a process for ever, so that a head on this host can watch it.
+def process_identity() -> dict[str, Any] | None:
+    """Return what names this process for ever, so that a head on this host can watch it.
 
-    This one, without a `pid`. None where there is none, or the system does not say.
+    None where the system does not say.
     """
     try:
-        pid = os.getpid() if pid is None else pid
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        stat = Path("/proc/self/stat").read_text(errors="replace")
         return {
             "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
             "pid_namespace": Path("/proc/self/ns/pid").stat().st_ino,
-            "pid": pid,
+            "pid": os.getpid(),
             # Field 22; the command before it may hold anything, so count from its last bracket.
             "start_time_ticks": int(stat.rpartition(")")[2].split()[19]),
             "host": host_name(),

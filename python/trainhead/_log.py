@@ -66,7 +66,11 @@ class LogQueue:
 
 
 class LogSender:
-    """Sends points of one rank, from a daemon thread that the first point starts."""
+    """Sends points of one rank, from a daemon thread that the first point starts.
+
+    Attributes:
+        stop_requested: the controller has said that this worker shall stop.
+    """
 
     def __init__(
         self, transport: Transport, rank: int, max_queued_bytes: int = MAX_QUEUED_BYTES
@@ -80,6 +84,7 @@ class LogSender:
         self._thread_lock = threading.RLock()
         self._closing = threading.Event()
         self._deadline = 0.0
+        self.stop_requested = False
 
     def put(self, point: bytes) -> None:
         """Queue a point, given as JSON text."""
@@ -160,6 +165,7 @@ class LogSender:
             return False
         if status == 503:  # it asks to be asked again
             return False
+        self.stop_requested = self.stop_requested or answer.get("stop") is True
         if status != 200:
             detail = answer.get("detail", "no reason given")
             self._count_dropped(count, f"the controller refused them: {status}, {detail}")

@@ -137,7 +137,8 @@ class Outbox:
 
     def begin_attempt(self, body: Mapping[str, Any]) -> None:
         """Say that an attempt begins; reports of it may follow at once."""
-        self._writer.put(word("begin", {"ticket": 0, "body": dict(body)}))
+        # Not a line `begin`, which is for a controller that waits for the answer and goes by it.
+        self.say("begin_attempt", dict(body))
 
     def report(
         self, attempt: int, rank: int, step: int, time_ms: int, metrics: Mapping[str, Number]

@@ -59,7 +59,12 @@ class Session:
         self._timeout_s = ANSWER_TIMEOUT_S
         self._quiet_until_s = 0.0  # on the monotonic clock
         self._lost_reports = 0
-        self.stop_requested = False
+        self._stop_requested = False
+
+    @property
+    def stop_requested(self) -> bool:
+        """Whether the controller has said that this worker shall stop."""
+        return self._stop_requested or self._sender.stop_requested
 
     def report(
         self,
@@ -90,7 +95,7 @@ class Session:
             note(f"the controller takes reports again; {lost} before this one were lost")
         self._notice = notice_from_answer(answer) or self._notice
         if answer.get("stop") is True:
-            self.stop_requested = True
+            self._stop_requested = True
             raise Stop
 
     def checkpoint(self) -> Checkpoint | None:

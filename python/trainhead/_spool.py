@@ -1,8 +1,9 @@
 """What waits for the head, on disk: a directory with ``spool.json`` and numbered segments.
 
 The same format is written by the controller of `trainhead run` and read by `trainhead sync`. A line
-is one JSON object with the key ``say``, ``begin`` or ``report``. Nothing is synced to the disk: the
-spool outlives the head's absence and the end of this process, not that of the machine.
+is one JSON object with the key ``say``, ``begin`` or ``report``. Whoever writes or delivers it has
+the file ``lock`` locked. Nothing is synced to the disk: the spool outlives the head's absence and
+the end of this process, not that of the machine.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import fcntl
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +21,23 @@ SEGMENT_BYTES = 4 * 2**20
 MAX_BYTES = 2**30
 
 _ABOUT = "spool.json"
+_NEXT_ABOUT = "spool.json.new"
+_LOCK = "lock"
+# What the lock's file says while somebody delivers who is not the writer.
+_DELIVERS = b"deliver"
 _SEGMENT = "{:012d}.jsonl"
 
 
 class SpoolInUseError(Exception):
-    """Another process is working on this spool."""
+    """Another process is working on this spool.
+
+    Attributes:
+        delivering: it delivers what a third one has left, and will soon be done.
+    """
+
+    def __init__(self, directory: Path, delivering: bool) -> None:
+        super().__init__(str(directory))
+        self.delivering = delivering
 
 
 class Spool:
@@ -55,7 +69,7 @@ class Spool:
         missing = [path for path in (self.directory, *self.directory.parents) if not path.exists()]
         for path in reversed(missing):
             path.mkdir(mode=0o700, exist_ok=True)
-        self._lock()
+        self._lock(b"")
         self.describe(about)
 
     def open(self) -> dict[str, Any]:
@@ -63,10 +77,12 @@ class Spool:
 
         Raises:
             SpoolInUseError: that process is still at work.
+            FileNotFoundError: it was delivered meanwhile.
             OSError, ValueError: it is no spool.
         """
+        (self.directory / _ABOUT).stat()  # before a lock is put where no spool is
+        self._lock(_DELIVERS)
         about = json.loads((self.directory / _ABOUT).read_bytes())
-        self._lock()
         if not isinstance(about, dict) or about.get("version") != FORMAT_VERSION:
             raise ValueError(f"{self.directory} has not the format of this release")
         numbers = self._numbers()
@@ -76,7 +92,7 @@ class Spool:
 
     def describe(self, about: dict[str, Any]) -> None:
         """Replace ``spool.json``."""
-        temporary = self.directory / f".{_ABOUT}"
+        temporary = self.directory / _NEXT_ABOUT
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as file:
             json.dump({"version": FORMAT_VERSION, **about}, file)
@@ -115,6 +131,14 @@ class Spool:
                 return None
             self._remove_first()
 
+    def lines(self) -> Iterator[bytes]:
+        """Go through all lines, as they are on disk."""
+        for number in self._numbers():
+            with self._path(number).open("rb") as segment:
+                for line in segment:
+                    if line.endswith(b"\n"):
+                        yield line[:-1]
+
     def advance(self) -> None:
         """Be done with the line that `read` returned."""
         if self._in is not None:
@@ -141,23 +165,33 @@ class Spool:
         """Remove the directory: all of it is delivered."""
         for number in self._numbers():
             self._path(number).unlink(missing_ok=True)
-        # Before the lock is let go of, so that nobody finds it half removed.
-        for name in (f".{_ABOUT}", _ABOUT):
+        # The lock last: until then nobody else is at work here.
+        for name in (_NEXT_ABOUT, _ABOUT, _LOCK):
             (self.directory / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self.directory.rmdir()
         self.close()
 
-    def _lock(self) -> None:
-        # The directory itself is locked, so that no file of ours lies beside the segments.
-        self._lock_fd = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
+    def _lock(self, word: bytes) -> None:
+        path = self.directory / _LOCK
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._lock_fd = _closed(self._lock_fd)
-            raise SpoolInUseError(str(self.directory)) from None
-        except OSError:
-            pass  # a file system without locks: delivering twice is harmless
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                said = os.pread(lock, len(_DELIVERS), 0)
+                raise SpoolInUseError(self.directory, said == _DELIVERS) from None
+            except OSError:
+                pass  # a file system without locks: delivering twice is harmless
+            # Whoever held it may have removed it all meanwhile.
+            if not os.path.samestat(os.fstat(lock), path.stat()):
+                raise FileNotFoundError(f"{self.directory} was delivered meanwhile")
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, word, 0)
+        except BaseException:
+            os.close(lock)
+            raise
+        self._lock_fd = lock
 
     def _next_segment(self) -> None:
         self._out = _closed(self._out)

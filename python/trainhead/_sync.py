@@ -5,19 +5,21 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
-from ._delivery import Delivery, NotNowError, NotRecordedError
+from ._delivery import Delivery, NotNowError, NotRecordedError, is_report
 from ._head import HeadClient, head_finder
 from ._host import data_dir as find_data_dir
-from ._host import process_identity
 from ._spool import Spool, SpoolInUseError
 
 # A head that takes nothing for so long is given up.
 PATIENCE_S = 30.0
 RETRY_FIRST_S = 0.1
 RETRY_MOST_S = 5.0
+# Somebody else who is delivering the same is waited for.
+OTHER_S = 600.0
 # Between lines of progress, on a terminal and elsewhere.
 SHOW_S = 0.2
 SHOW_PLAIN_S = 5.0
@@ -55,7 +57,7 @@ def _spools(directory: Path) -> Iterator[Path]:
     if (directory / "spool.json").is_file():
         yield directory
         return
-    for pattern in ("*/spool.json", "spool/*/spool.json", "runs/*/spool/spool.json"):
+    for pattern in ("*/spool.json", "spool/*/spool.json", "runs/*/spool*/spool.json"):
         yield from (path.parent for path in sorted(directory.glob(pattern)))
 
 
@@ -63,27 +65,33 @@ def _sync_one(path: Path, head: str | None, root: Path, patience_s: float) -> bo
     """Deliver one spool; return whether nothing is left of it that is ours to deliver."""
     spool = Spool(path)
     try:
-        about = spool.open()
-        register = dict(about["register"])
-    except SpoolInUseError:
-        _say(f"{path}: another process is delivering it")
-        return True
+        about = _open(spool)
+        return _deliver_all(spool, about, dict(about["register"]), head, root, patience_s)
+    except SpoolInUseError as error:
+        what = "takes long to deliver it" if error.delivering else "writes it, and delivers it"
+        _say(f"{path}: another process {what}")
+        return not error.delivering
     except FileNotFoundError:
-        _say(f"{path}: delivered meanwhile")
+        _say(f"{path}: it was delivered meanwhile")
         return True
     except (OSError, ValueError, KeyError, TypeError) as error:
         _say(f"{path}: it cannot be read ({error})")
         return False
-    try:
-        if _is_of_live_controller(path, register):
-            _say(f"{path}: its controller lives, and delivers it by itself")
-            return True
-        return _deliver_all(spool, about, register, head, root, patience_s)
-    except (OSError, ValueError) as error:
-        _say(f"{path}: it cannot be read ({error})")
-        return False
     finally:
         spool.close()
+
+
+def _open(spool: Spool) -> dict[str, Any]:
+    """Open a spool; one that somebody else is delivering is waited for."""
+    deadline = time.monotonic() + OTHER_S
+    while True:
+        try:
+            return spool.open()
+        except SpoolInUseError as error:
+            if not error.delivering or time.monotonic() > deadline:
+                raise
+        # Nothing tells when it is done.
+        time.sleep(RETRY_FIRST_S)
 
 
 def _deliver_all(
@@ -99,17 +107,26 @@ def _deliver_all(
     delivery = Delivery(client, register, about.get("controller_token"))
     progress = _Progress(str(register.get("name") or register["id"]), spool.size_bytes)
     try:
+        # What became of the run comes first, and then, as somebody who has joined it, its metrics:
+        # late words are not to look like a controller that lives.
+        for word in spool.lines():
+            if not is_report(word):
+                _persist(partial(delivery.deliver, word), patience_s)
+        of_others = delivery.joined
+        _persist(delivery.join, patience_s)
         while (line := spool.read()) is not None:
-            if not _deliver(delivery, line, patience_s):
-                progress.end(f"delivered, {progress.left} are left in {spool.directory}")
-                return False
+            if is_report(line):
+                _persist(partial(delivery.deliver, line), patience_s)
             spool.advance()
             progress.add(len(line) + 1)
+    except (NotNowError, NotRecordedError) as error:
+        progress.end(f"delivered, {progress.left} are left in {spool.directory}: {error}")
+        return False
     finally:
         client.close()
     spool.remove()
     notes = []
-    if delivery.joined:
+    if of_others:
         notes.append("the run is another controller's or has ended, so its metrics only")
     if delivery.refused:
         notes.append(f"{delivery.refused} messages were refused")
@@ -117,44 +134,28 @@ def _deliver_all(
     return True
 
 
-def _deliver(delivery: Delivery, line: bytes, patience_s: float) -> bool:
+def _persist(act: Callable[[], object], patience_s: float) -> None:
+    """Do it until the head has answered, or the patience is over."""
     deadline = time.monotonic() + patience_s
     pause_s = RETRY_FIRST_S
     while True:
         try:
-            delivery.deliver(line)
-            return True
-        except NotRecordedError as error:
-            _say(f"the head does not record this run: {error}")
-            return False
+            act()
+            return
         except NotNowError as error:
             wait_s = pause_s if error.retry_after_s is None else error.retry_after_s
             if time.monotonic() + wait_s > deadline:
-                _say(f"the head does not take it: {error}")
-                return False
+                raise
             time.sleep(wait_s)
             pause_s = min(pause_s * 2, RETRY_MOST_S)
 
 
 def _data_dir_of(spool: Path, root: Path) -> Path:
     """The data directory that a spool lies in, as long as a head serves it; else the usual one."""
-    for directory in spool.absolute().parents[1:3]:
+    for directory in list(spool.absolute().parents)[1:3]:
         if (directory / "head.json").is_file():
             return directory
     return root
-
-
-def _is_of_live_controller(path: Path, register: dict[str, Any]) -> bool:
-    """Whether this is the spool of a `trainhead run` that goes on: those are not locked."""
-    if path.name != "spool":
-        return False
-    said, here = register.get("controller", {}).get("process"), process_identity()
-    if not said or not here:
-        return False
-    if any(said.get(key) != here[key] for key in ("boot_id", "pid_namespace")):
-        return False
-    lives = process_identity(int(said["pid"]))
-    return lives is not None and lives["start_time_ticks"] == said.get("start_time_ticks")
 
 
 class _Progress:

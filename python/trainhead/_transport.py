@@ -30,6 +30,7 @@ class Transport:
         self._path = path
         self._idle: list[socket.socket] = []
         self._connections: set[socket.socket] = set()  # idle or in use
+        self._closed = False
 
     def request(
         self, method: str, target: str, body: bytes, timeout_s: float | None
@@ -55,7 +56,8 @@ class Transport:
             return self._exchange(self._connect(timeout_s), message)
 
     def close(self) -> None:
-        """Close the idle connections."""
+        """Close the idle connections, and those in use when they are done with."""
+        self._closed = True
         while self._idle:
             self._drop(self._idle.pop())
 
@@ -88,7 +90,7 @@ class Transport:
             # An answer may still be on its way; nobody else must read it as theirs.
             self._drop(connection)
             raise
-        if keep:
+        if keep and not self._closed:
             self._idle.append(connection)
         else:
             self._drop(connection)

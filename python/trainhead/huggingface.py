@@ -24,8 +24,8 @@ __all__ = ["TrainHeadCallback"]
 class TrainHeadCallback(TrainerCallback):  # type: ignore[misc]
     """Logs what the trainer logs, on the main process.
 
-    ``eval_loss`` becomes ``eval/loss``, ``test_…`` becomes ``test/…``, everything else but ``epoch`` ``train/…``;
-    the step is the trainer's `global_step`.
+    ``eval_loss`` becomes ``eval/loss``, ``test_loss`` becomes ``test/loss``, and everything else
+    but ``epoch`` goes below ``train/``. The step is the trainer's `global_step`.
 
     Args:
         name: name of the run, if the training begins one; ``args.run_name`` by default.
@@ -48,7 +48,7 @@ class TrainHeadCallback(TrainerCallback):  # type: ignore[misc]
             return
         config = {"args": args.to_dict()}
         model_config = getattr(model, "config", None)
-        if hasattr(model_config, "to_dict"):
+        if model_config is not None and hasattr(model_config, "to_dict"):
             config["model"] = model_config.to_dict()
         self._recorder.begin(config, name=args.run_name)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
-from typing import Any, Union
+from typing import Any
 
 try:
     from lightning.pytorch.loggers.logger import Logger
@@ -51,14 +51,14 @@ class TrainHeadLogger(Logger):  # type: ignore[misc]
         return self._recorder.context().run_name or self._name
 
     @property
-    def version(self) -> Union[int, str, None]:
+    def version(self) -> int | str | None:
         """Id of the run, if it is known."""
         run = active_run()
         return self._recorder.context().run_id or (run.id if run else None)
 
     @rank_zero_only  # type: ignore[untyped-decorator]
     def log_hyperparams(
-        self, params: Union[dict[str, Any], Namespace], *args: Any, **kwargs: Any
+        self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any
     ) -> None:
         """Keep them as the settings of the run, if the logger begins one."""
         self._params.update(vars(params) if isinstance(params, Namespace) else params)

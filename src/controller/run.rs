@@ -238,11 +238,12 @@ impl<G: WorkerGroup> TrainController<G> {
             return self.step(Input::StartFailed { message, permanent });
         }
         self.began = true;
-        if let Some(words) = words::resumes(&resume) {
+        let words = words::resumes(&resume);
+        self.ready = Some(resume);
+        if let Some(words) = words {
             info!(run.id = %self.run_id, "{words}");
             self.step(Input::Resumes(words));
         }
-        self.ready = Some(resume);
         self.perform();
     }
 

@@ -62,7 +62,8 @@ impl Inner {
             let ledger = self.ledger.lock();
             Snapshot::new(self.run.id.clone(), ledger.next_number(), self.clock.now(), ledger.all())
         };
-        place.write(SNAPSHOT, to_json(&snapshot)).await
+        place.write(SNAPSHOT, to_json(&snapshot)).await?;
+        self.note_next().await
     }
 
     /// Clears away what an attempt left when nothing of it is under way any more.

@@ -14,6 +14,7 @@ pub(super) enum Kind {
     Gcs,
     Azure,
     /// Only tests have one.
+    #[cfg(test)]
     Memory,
 }
 
@@ -84,6 +85,7 @@ pub(super) fn connect(
             let builder = MicrosoftAzureBuilder::from_env().with_client_options(options(http));
             Arc::new(builder.with_container_name(bucket).with_retry(retry).build().map_err(failed)?)
         }
+        #[cfg(test)]
         Kind::Memory => Arc::new(object_store::memory::InMemory::new()),
     };
     let prefix = Path::parse(prefix.trim_matches('/')).map_err(|e| e.to_string())?;
@@ -137,6 +139,7 @@ fn hint(kind: Kind, e: &object_store::Error) -> &'static str {
             " (needs AZURE_STORAGE_ACCOUNT_NAME with AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_KEY or \
              AZURE_CLIENT_ID, AZURE_CLIENT_SECRET and AZURE_TENANT_ID)"
         }
+        #[cfg(test)]
         Kind::Memory => "",
     }
 }

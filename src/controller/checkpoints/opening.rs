@@ -1,16 +1,16 @@
 //! The beginning of an attempt: what earlier ones left is read and cleared away, and the newest checkpoint that is whole is
 //! looked for.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, fs, sync::Arc};
 
 use tracing::warn;
 
 use super::{
     CheckpointEvent, Resume,
     desk::Inner,
-    local::Looked,
-    place::Place,
-    written::{RunCard, SNAPSHOT, Snapshot, to_json},
+    local::{Local, Looked},
+    place::{Place, blocking},
+    written::{NEXT, RunCard, SNAPSHOT, Snapshot, to_json},
 };
 use crate::model::{Checkpoint, CheckpointState};
 
@@ -83,6 +83,8 @@ impl Inner {
         };
         let (found, staged) = place.numbers().await?;
         let highest = found.iter().chain(&staged).max().map_or(0, |number| number.saturating_add(1));
+        let elsewhere = self.next_elsewhere().await?;
+        let highest = highest.max(elsewhere);
         if let Some(snapshot) = snapshot {
             if snapshot.run_id != run.id {
                 return Err(format!("{SNAPSHOT} there is that of run {}", snapshot.run_id));
@@ -93,10 +95,43 @@ impl Inner {
             self.ledger.lock().take_over(Vec::new(), highest);
         }
         self.adopt(&place, &found).await?;
+        let own = Local { root: self.run.dir.clone() }.dir(0);
+        let is_other = place.directory(0) != Some(own);
+        if is_other && elsewhere > 0 && self.ledger.lock().all().is_empty() {
+            warn!("the storage has none of this run's checkpoints: it had another one before");
+        }
         self.finish_removals(&place, &found).await;
         self.settle_validations();
         *self.place.lock() = Ok(place.clone());
         Ok(place)
+    }
+
+    /// The next number as it was noted in the run's own directory, in which a run may have had its checkpoints before it
+    /// got another storage: also then no number is used twice.
+    async fn next_elsewhere(&self) -> Result<u64, String> {
+        let own = Local { root: self.run.dir.clone() };
+        let (noted, snapshot) = blocking(move || Ok((own.read(NEXT)?, own.read(SNAPSHOT)?))).await?;
+        let noted = noted.and_then(|bytes| String::from_utf8(bytes).ok()?.trim().parse().ok());
+        let snapshot = snapshot.and_then(|bytes| Snapshot::parse(&bytes).ok()).map(|s| s.next_number);
+        Ok(noted.max(snapshot).unwrap_or(0))
+    }
+
+    /// Notes the next number in the run's own directory.
+    pub(super) async fn note_next(&self) -> Result<(), String> {
+        let (next, any) = {
+            let ledger = self.ledger.lock();
+            (ledger.next_number(), !ledger.all().is_empty())
+        };
+        let own = Local { root: self.run.dir.clone() };
+        let is_there = self.place()?.directory(0).is_some_and(|dir| dir == own.dir(0));
+        if is_there || !any {
+            return Ok(());
+        }
+        blocking(move || {
+            fs::create_dir_all(&own.root).map_err(|e| format!("{}: {e}", own.root.display()))?;
+            own.write(NEXT, next.to_string().as_bytes())
+        })
+        .await
     }
 
     /// Takes in checkpoints that were whole when their controller died before it could write so.

@@ -14,6 +14,8 @@ use crate::{
 pub(super) const MANIFEST: &str = "MANIFEST.json";
 /// The ledger's snapshot.
 pub(super) const SNAPSHOT: &str = "checkpoints.json";
+/// The number of the next checkpoint, in the directory of a run that has its checkpoints elsewhere.
+pub(super) const NEXT: &str = "next_checkpoint";
 /// What a run's directory is.
 pub(super) const RUN: &str = "run.json";
 /// Where shards are on their way.

@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures_util::future::join_all;
 use tracing::{debug, warn};
 
 use super::{
@@ -16,13 +17,18 @@ use super::{
 };
 use crate::{
     base::{RunId, Secret},
-    model::{metrics::Stored, verbs::RunVerb},
+    model::{
+        metrics::{ReportBatch, Stored},
+        verbs::RunVerb,
+    },
     state::{ClientError, StateClient},
 };
 
 /// The pause before another try, doubling to the other.
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_MOST: Duration = Duration::from_secs(1);
+/// So many batches are under way at a time. In which order they come makes no difference: each point has its step.
+const AT_ONCE: usize = 16;
 
 /// Why a spool is not delivered.
 #[derive(Debug, thiserror::Error)]
@@ -70,6 +76,12 @@ impl Address<'_> {
     pub(super) async fn say(&self, verb: &RunVerb) -> Result<(), ClientError> {
         persist(self.patience, || self.client.say(self.run, self.token, verb.clone())).await
     }
+
+    /// Delivers a batch of so many points.
+    async fn report(self, points: u64, batch: ReportBatch) -> (u64, Result<Stored, ClientError>) {
+        let answer = persist(self.patience, || self.client.report(self.run, self.token, batch.clone())).await;
+        (points, answer)
+    }
 }
 
 /// Takes all metrics that are wanted, and removes what is done with. `wants` sees every item, in order.
@@ -77,7 +89,7 @@ pub(super) async fn deliver_metrics(
     spool: &Arc<Spool>,
     to: Address<'_>,
     tally: &mut Tally,
-    mut wants: impl FnMut(&Item) -> bool,
+    mut wants: impl FnMut(&mut Item) -> bool,
     tell: impl Fn(&Tally),
 ) -> Result<(), Undelivered> {
     for (number, bytes) in blocking(spool, Spool::segments).await? {
@@ -91,21 +103,27 @@ pub(super) async fn deliver_metrics(
             .map_err(io::Error::other)?;
             segment = read;
             let Some(items) = more? else { break };
-            for item in items {
-                let wanted = wants(&item);
-                let points = item.points();
-                let Item::Report(batch) = item else { continue };
-                if !wanted {
-                    tally.refused_points += points;
-                    continue;
+            let mut waiting = Vec::new();
+            for mut item in items {
+                let (wanted, points) = (wants(&mut item), item.points());
+                match item {
+                    Item::Report(batch) if wanted => waiting.push((points, batch)),
+                    Item::Report(_) => tally.refused_points += points,
+                    Item::Say(_) | Item::Begin { .. } => {}
                 }
-                match persist(to.patience, || to.client.report(to.run, to.token, batch.clone())).await {
-                    Ok(Stored { known: false, .. }) => tally.points += points,
-                    Ok(Stored { known: true, .. }) => tally.known_points += points,
-                    Err(e @ ClientError::Unreachable(_)) => return Err(e.into()),
-                    Err(ClientError::Refused { slug, detail }) => {
-                        tally.refused_points += points;
-                        warn!("the head did not take metrics ({slug}): {detail}");
+            }
+            while !waiting.is_empty() {
+                let part = waiting.drain(..waiting.len().min(AT_ONCE));
+                let under_way: Vec<_> = part.map(|(points, batch)| to.report(points, batch)).collect();
+                for (points, answer) in join_all(under_way).await {
+                    match answer {
+                        Ok(Stored { known: false, .. }) => tally.points += points,
+                        Ok(Stored { known: true, .. }) => tally.known_points += points,
+                        Err(e @ ClientError::Unreachable(_)) => return Err(e.into()),
+                        Err(ClientError::Refused { slug, detail }) => {
+                            tally.refused_points += points;
+                            warn!("the head did not take metrics ({slug}): {detail}");
+                        }
                     }
                 }
                 tell(tally);

@@ -69,7 +69,7 @@ impl Inheritance {
         };
         let to = Address { client: &*self.client, run: &self.run, token, patience: PATIENCE };
         let (mut tally, mut verbs) = (Tally::default(), 0);
-        let wants = |item: &Item| match item {
+        let wants = |item: &mut Item| match item {
             Item::Report(batch) => batch.attempt < num_attempts,
             Item::Say(_) | Item::Begin { .. } => {
                 verbs += 1;

@@ -2,10 +2,10 @@
 //! is said first, as far as it is still this controller's; then its metrics, as somebody who has joined the run, so that
 //! late words keep no run alive.
 
-use std::{collections::HashSet, io, path::Path, sync::Arc, time::Duration};
+use std::{io, path::Path, sync::Arc, time::Duration};
 
 use serde::Deserialize;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::{
     courier::{self, Address, Tally, Undelivered, blocking, deliver_metrics, persist},
@@ -13,7 +13,7 @@ use super::{
     spool::{About, Found, Spool},
 };
 use crate::{
-    base::{ActorId, AttemptId, RunId, Secret},
+    base::{ActorId, RunId, Secret},
     model::{commands::RegisterRun, verbs::RunVerb},
     state::{ClientError, HttpState, StateClient},
 };
@@ -33,7 +33,7 @@ pub struct Leftover {
 #[derive(Debug)]
 pub enum FoundSpool {
     /// It can be delivered.
-    Here(Leftover),
+    Here(Box<Leftover>),
     /// Its writer lives and delivers it.
     Written,
     /// Somebody else delivers it.
@@ -47,12 +47,7 @@ pub enum FoundSpool {
 struct SeenRun {
     controller_actor_id: ActorId,
     end_time_ms: Option<i64>,
-    attempts: Vec<SeenAttempt>,
-}
-
-#[derive(Debug, Deserialize)]
-struct SeenAttempt {
-    attempt_id: AttemptId,
+    num_attempts: u32,
 }
 
 /// Whose the run is.
@@ -79,7 +74,7 @@ impl Leftover {
             Found::Nothing => return Ok(FoundSpool::Nothing),
         };
         let bytes = blocking(&spool, Spool::segments).await?.values().sum();
-        Ok(FoundSpool::Here(Self { spool, about, bytes }))
+        Ok(FoundSpool::Here(Box::new(Self { spool, about, bytes })))
     }
 
     /// Whose it is.
@@ -98,27 +93,33 @@ impl Leftover {
     ///
     /// # Errors
     /// When the head does not answer or does not take the run, or the spool cannot be read.
-    pub async fn deliver(mut self, head: &HttpState, tell: impl Fn(&Tally)) -> Result<Tally, Undelivered> {
+    pub async fn deliver(
+        mut self: Box<Self>,
+        head: &HttpState,
+        tell: impl Fn(&Tally),
+    ) -> Result<Tally, Undelivered> {
         let mut tally = Tally::default();
         let verbs = courier::verbs(&self.spool).await?;
         let standing = self.say(head, verbs, &mut tally).await?;
         let token = self.join(head).await?;
-        // Attempts that the head did not hear of from this controller may have the numbers of another one's.
-        let known = match standing {
-            Standing::Ours(_) => None,
-            Standing::Others => Some(self.look(head).await?),
+        // Of another controller's run: points of an attempt that the head never heard of stand with its newest one.
+        let newest = match standing {
+            Standing::Ours(_) => u32::MAX,
+            Standing::Others => self.look(head).await?.num_attempts.saturating_sub(1),
         };
-        let known: Option<HashSet<AttemptId>> =
-            known.map(|run| run.attempts.into_iter().map(|attempt| attempt.attempt_id).collect());
-        let mut is_known = true;
-        let wants = |item: &Item| {
-            if let Item::Begin { body, .. } | Item::Say(RunVerb::BeginAttempt(body)) = item {
-                is_known = known.as_ref().is_none_or(|known| known.contains(&body.attempt_id));
+        let wants = |item: &mut Item| {
+            if let Item::Report(batch) = item {
+                batch.attempt = batch.attempt.min(newest);
             }
-            is_known
+            true
         };
         let to = self.address(head, &token);
         deliver_metrics(&self.spool, to, &mut tally, wants, tell).await?;
+        if homeless > 0 {
+            warn!(
+                "{homeless} points are of attempts that the head did not hear of before the run was another controller's"
+            );
+        }
         courier::remove(self.spool).await;
         Ok(tally)
     }

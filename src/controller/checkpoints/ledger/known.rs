@@ -14,11 +14,11 @@ use crate::{
 };
 
 impl Ledger {
-    /// Takes over what is known from before; the next number is at least `next`.
+    /// Takes over what was written before; what is known of one already counts. The next number is at least `next`.
     pub(in super::super) fn take_over(&mut self, known: Vec<Checkpoint>, next: u64) {
         for checkpoint in known {
             self.next = self.next.max(checkpoint.number.saturating_add(1));
-            self.known.insert(checkpoint.number, checkpoint);
+            self.known.entry(checkpoint.number).or_insert(checkpoint);
         }
         self.next = self.next.max(next);
     }

@@ -127,3 +127,15 @@ async fn what_is_in_an_object_store_cannot_be_handed_in_where_it_is() {
     let refused = opened.hand(in_place).await.unwrap_err();
     assert!(refused.contains("no_upload needs checkpoints in a directory"), "{refused}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_gets_another_storage_uses_no_number_twice() {
+    let mut run = Run::local(CheckpointOptions::default());
+    for (attempt, expected) in [(0, 0), (1, 1), (2, 2)] {
+        let opened = run.open();
+        opened.begin(attempt, 1).await;
+        opened.one(&run, attempt, 1, 0.0).await;
+        assert_eq!(opened.desk.newest().unwrap().number, expected);
+        run.store = Some(Arc::new(InMemory::new()));
+    }
+}

@@ -113,6 +113,95 @@ proptest! {
     }
 }
 
+fn numbered(number: usize) -> RunVerb {
+    RunVerb::BeginAttempt(BeginAttempt::unreserved(AttemptId::generate(), 1, Some(number.to_string())))
+}
+
+fn number(item: &Item) -> usize {
+    let Item::Say(RunVerb::BeginAttempt(body)) = item else { panic!("{item:?}") };
+    body.status_detail.as_ref().unwrap().parse().unwrap()
+}
+
+/// A queue with its disk in memory, and what is under way.
+#[derive(Default)]
+struct Whole {
+    queue: Queue,
+    disk: std::collections::BTreeMap<u64, Vec<Item>>,
+    current: Option<Item>,
+}
+
+impl Whole {
+    fn spill(&mut self, spill: Spill) {
+        while let Some(part) = self.queue.overflow(spill) {
+            self.disk.entry(part.number).or_default().extend(part.items.clone());
+            self.queue.spilled(&part, 1);
+        }
+    }
+
+    fn set_aside(&mut self) {
+        let part = self.current.as_ref().and_then(|item| self.queue.aside(item));
+        if let Some(part) = part {
+            assert!(self.disk.insert(part.number, part.items.clone()).is_none(), "its number was free");
+            self.queue.set_aside(&part, 1);
+            self.current = None;
+        }
+    }
+
+    fn take(&mut self) -> Option<Item> {
+        loop {
+            match self.queue.next() {
+                Next::Item(item) => return Some(item),
+                Next::Load(number) => self.queue.loaded(self.disk[&number].clone()),
+                Next::Remove(number) => drop(self.disk.remove(&number).unwrap()),
+                Next::Nothing => return None,
+            }
+        }
+    }
+}
+
+proptest! {
+    /// Whenever a controller comes to its end: what was delivered, and then what it leaves on disk, is all that there was
+    /// to say, in order. What is there twice was delivered, or may have been, and is delivered once more.
+    #[test]
+    fn what_is_delivered_and_what_is_kept_is_everything_in_order(
+        steps in prop::collection::vec((0usize..6, 0usize..6, 0u8..5), 1..60)
+    ) {
+        let mut whole = Whole { queue: Queue::new(small()), ..Whole::default() };
+        let (mut put, mut delivered) = (0, Vec::new());
+        for (many, taken, what) in steps {
+            for _ in 0..many {
+                whole.queue.say(numbered(put));
+                put += 1;
+            }
+            match what {
+                0 => {}
+                1 => whole.spill(Spill::Excess),
+                // While something is being sent.
+                2 => whole.spill(Spill::Everything),
+                _ => {
+                    whole.set_aside();
+                    whole.spill(Spill::Everything);
+                    // Nothing is in memory: a controller that is killed now loses nothing.
+                    let on_disk = whole.disk.values().flatten().map(number);
+                    let rest: Vec<_> = on_disk.filter(|n| *n >= delivered.len()).collect();
+                    prop_assert_eq!(rest, (delivered.len()..put).collect::<Vec<_>>());
+                }
+            }
+            for _ in 0..taken {
+                delivered.extend(whole.current.take().as_ref().map(number));
+                whole.current = whole.take();
+            }
+        }
+        prop_assert_eq!(&delivered, &(0..delivered.len()).collect::<Vec<_>>());
+        whole.set_aside();
+        whole.spill(Spill::Last);
+        let kept: Vec<_> = whole.disk.values().flatten().map(number).collect();
+        prop_assert!(kept.is_sorted_by(|a, b| a < b), "{:?}", kept);
+        let rest: Vec<_> = kept.into_iter().filter(|n| *n >= delivered.len()).collect();
+        prop_assert_eq!(rest, (delivered.len()..put).collect::<Vec<_>>());
+    }
+}
+
 #[test]
 fn a_full_disk_costs_metrics_and_no_verbs() {
     let mut queue = Queue::new(Limits { spool_bytes: 2, ..small() });
