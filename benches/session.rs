@@ -3,7 +3,11 @@
 //!
 //! `cargo bench --bench session [-- REPORTS]`
 
-#![allow(clippy::unwrap_used, reason = "a measurement that fails has nothing to say")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::as_conversions,
+    reason = "a measurement that fails has nothing to say, and its numbers are small"
+)]
 
 use std::{
     io::{BufRead, BufReader, Read, Write},

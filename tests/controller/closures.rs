@@ -202,7 +202,7 @@ async fn a_closure_goes_on_from_its_checkpoint() {
         Ok(())
     });
     let result = controller.run().await;
-    assert_eq!((result.exit_code, result.num_attempts), (0, 2));
+    assert_eq!((result.exit_code, result.num_attempts), (0, 2), "{result:?}");
     assert_eq!(result.last_metrics["start"].0, 4.0);
     let run = head.record(&result).await;
     assert_eq!(run["num_failures"]["worker"], 1);

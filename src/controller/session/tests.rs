@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     base::{ManualClock, RunId, Tasks, Timestamp},
-    controller::checkpoints::CheckpointOptions,
+    controller::checkpoints::{CheckpointOptions, Wait},
 };
 
 struct Place {
@@ -16,7 +16,8 @@ struct Place {
 }
 
 impl Place {
-    fn new() -> Self {
+    /// The first attempt of two ranks has begun.
+    async fn new() -> Self {
         let (dir, tasks) = (TempDir::new().unwrap(), Tasks::new());
         let info = SessionInfo {
             run_id: RunId::generate(),
@@ -29,6 +30,7 @@ impl Place {
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(Timestamp::from_ms(1_800_000_000_000)));
         let (run, at, options) = (info.run_id.clone(), dir.path().to_owned(), CheckpointOptions::default());
         let desk = Desk::open(options, run, None, at, Arc::clone(&clock), &tasks);
+        desk.begin_attempt(0, 2).await.unwrap();
         let session = Arc::new(Session::new(info, desk, clock));
         session.begin_attempt(0, 0, 2, None);
         Self { session, dir, tasks }
@@ -68,7 +70,7 @@ fn from_step(step: u64) -> Option<Usable> {
 
 #[tokio::test]
 async fn a_report_without_a_step_gets_the_run_s_report_index_over_all_attempts() {
-    let place = Place::new();
+    let place = Place::new().await;
     for index in 0..3 {
         assert_eq!(place.index(0).await, index);
     }
@@ -80,7 +82,7 @@ async fn a_report_without_a_step_gets_the_run_s_report_index_over_all_attempts()
 
 #[tokio::test]
 async fn steps_go_on_behind_the_checkpoint_that_an_attempt_goes_on_from() {
-    let place = Place::new();
+    let place = Place::new().await;
     for _ in 0..9 {
         place.index(0).await;
     }
@@ -88,14 +90,14 @@ async fn steps_go_on_behind_the_checkpoint_that_an_attempt_goes_on_from() {
     assert_eq!(place.session.context(1).unwrap().checkpoint, from_step(5));
     assert_eq!((place.index(0).await, place.index(0).await, place.index(1).await), (6, 7, 6));
     // A controller that takes the run over knows no more than the checkpoint.
-    let resumed = Place::new();
+    let resumed = Place::new().await;
     resumed.session.begin_attempt(4, 0, 1, from_step(5));
     assert_eq!(resumed.index(0).await, 6);
 }
 
 #[tokio::test]
 async fn a_bad_value_is_refused_by_name_and_a_stop_is_told() {
-    let place = Place::new();
+    let place = Place::new().await;
     assert_eq!(place.refused(1, json!({"metrics": {"a": 1, "b": {"c": "x"}}})).await, "metrics.b/c");
     assert!(place.taken().is_empty());
     assert!(place.report(2, json!({"metrics": {}})).await.is_err());
@@ -105,7 +107,7 @@ async fn a_bad_value_is_refused_by_name_and_a_stop_is_told() {
 
 #[tokio::test]
 async fn a_report_that_is_sent_again_is_taken_once() {
-    let place = Place::new();
+    let place = Place::new().await;
     let first = json!({"seq": 70, "metrics": {"a": 1}});
     let second = json!({"seq": 71, "metrics": {"a": 2}});
     for (report, index) in [(&first, 0), (&first, 0), (&second, 1), (&second, 1)] {
@@ -119,7 +121,7 @@ async fn a_report_that_is_sent_again_is_taken_once() {
 
 #[tokio::test]
 async fn a_shard_that_cannot_be_is_refused_by_name_and_nothing_of_its_report_is_taken() {
-    let place = Place::new();
+    let place = Place::new().await;
     let dir = place.dir.path().to_owned();
     let file = dir.join("file");
     std::fs::write(&file, "").unwrap();
@@ -142,8 +144,7 @@ async fn a_shard_that_cannot_be_is_refused_by_name_and_nothing_of_its_report_is_
 
 #[tokio::test]
 async fn a_shard_is_moved_before_its_report_returns_and_makes_a_checkpoint_with_the_others() {
-    let place = Place::new();
-    place.session.desk.begin_attempt(0, 2).await.unwrap();
+    let place = Place::new().await;
     let mine = |rank: u32| {
         let dir = place.dir.path().join(format!("of-{rank}"));
         std::fs::create_dir(&dir).unwrap();
@@ -156,7 +157,6 @@ async fn a_shard_is_moved_before_its_report_returns_and_makes_a_checkpoint_with_
     };
     let first = place.report(0, handed(0, "sync")).await.unwrap();
     assert_eq!(first.checkpoint, None, "rank 1's is missing");
-    assert!(!place.dir.path().join("of-0").exists(), "it is moved");
     place.report(1, handed(1, "async")).await.unwrap();
     let all = place.session.checkpoints(0, Consistency::Committed, None, None).await.unwrap();
     assert_eq!(all.iter().map(|c| (c.step, c.num_files)).collect::<Vec<_>>(), [(7, 2)]);
@@ -165,11 +165,13 @@ async fn a_shard_is_moved_before_its_report_returns_and_makes_a_checkpoint_with_
     let usable = place.session.checkpoint(1).await.unwrap().unwrap();
     let path = usable.path.unwrap();
     assert_eq!(std::fs::read_to_string(path.join("model-1")).unwrap(), "1");
+    place.session.desk.close_attempt(0, Wait::Uploads).await.unwrap();
+    assert!(!place.dir.path().join("of-0").exists(), "it was moved");
 }
 
 #[tokio::test]
 async fn the_latest_checkpoint_is_what_the_run_went_on_from_until_it_has_one_of_its_own() {
-    let place = Place::new();
+    let place = Place::new().await;
     assert_eq!(place.session.checkpoint(0).await.unwrap(), None);
     place.session.begin_attempt(1, 1, 2, from_step(3));
     assert_eq!(place.session.checkpoint(0).await.unwrap(), from_step(3));

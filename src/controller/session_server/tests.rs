@@ -24,7 +24,7 @@ struct Place {
 }
 
 impl Place {
-    fn new() -> Self {
+    async fn new() -> Self {
         let (dir, tasks) = (tempfile::Builder::new().prefix("th-").tempdir().unwrap(), Tasks::new());
         let info = SessionInfo {
             run_id: RunId::generate(),
@@ -37,6 +37,7 @@ impl Place {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let (run, at, options) = (info.run_id.clone(), dir.path().join("run"), CheckpointOptions::default());
         let desk = Desk::open(options, run, None, at, Arc::clone(&clock), &tasks);
+        desk.begin_attempt(1, 2).await.unwrap();
         let session = Arc::new(Session::new(info, desk, clock));
         let from = Usable {
             number: 4,
@@ -81,7 +82,7 @@ impl Drop for Place {
 
 #[tokio::test]
 async fn a_worker_hears_what_it_goes_on_from_and_what_came_of_its_reports() {
-    let place = Place::new();
+    let place = Place::new().await;
     let from = json!({"number": 4, "step": 9, "attempt": 0, "path": "/from/here", "metrics": {}});
     let (status, context) = place.ask("GET", "/context?rank=1", Value::Null).await;
     assert_eq!((status, &context["checkpoint"], &context["trial"]), (200, &from, &Value::Null));
@@ -100,7 +101,7 @@ async fn a_worker_hears_what_it_goes_on_from_and_what_came_of_its_reports() {
 
 #[tokio::test]
 async fn what_cannot_be_is_a_problem_with_its_field() {
-    let place = Place::new();
+    let place = Place::new().await;
     let report = |checkpoint: Value| json!({"rank": 0, "metrics": {}, "checkpoint": checkpoint});
     let nowhere = json!({"path": "/nowhere/at/all", "upload_mode": "async", "delete_local": true});
     assert_eq!(place.refused("POST", "/report", report(nowhere)).await, "checkpoint.path");
