@@ -57,7 +57,7 @@ class RayRun:
         config = context.run_config
         body = registration(
             config.name,
-            # Runs of one name share their directory in Ray's storage, which Ray calls an experiment.
+            # Runs of one name share a directory in Ray's storage, which Ray calls an experiment.
             experiment=None if config.name.startswith(_MADE_UP) else config.name,
             config=settings(context),
             tags={"launcher": "ray"},

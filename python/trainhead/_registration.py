@@ -17,6 +17,8 @@ _FRAMEWORKS = (
     "torch",
     "tensorflow",
     "jax",
+    "keras",
+    "lightning",
     "sklearn",
     "xgboost",
     "lightgbm",
