@@ -13,6 +13,7 @@ mod failure;
 mod fake_head;
 pub mod group;
 mod handle;
+mod keep;
 mod last_report;
 mod log_shipper;
 mod machine;

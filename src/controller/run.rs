@@ -11,28 +11,23 @@ use tokio::{
     sync::{mpsc, oneshot, watch},
     time::{Instant, MissedTickBehavior, interval, timeout},
 };
-use tracing::{debug, info};
+use tracing::debug;
 
 use super::{
     callbacks::{Callbacks, Hook},
-    checkpoints::{CheckpointEvent, Desk, Resume, Wait},
+    checkpoints::{Desk, Resume},
     group::{GroupEvent, WorkerGroup},
     handle::{Ask, ControllerHandle},
     log_shipper::LogShipper,
     machine::Machine,
     options::{ControllerOptions, ControllerView, TrainResult},
     outbox::{FromHead, Outbox},
-    policy::Permanent,
     session::Session,
     steps::{Effect, History, Input, Outcome},
-    words,
 };
 use crate::{
     base::{RunId, Tasks, until},
-    model::{
-        Checkpoint,
-        verbs::{BeginAttempt, Begun, RunVerb},
-    },
+    model::verbs::{BeginAttempt, Begun},
     state::ClientError,
 };
 
@@ -213,53 +208,6 @@ impl<G: WorkerGroup> TrainController<G> {
             }
         };
         self.step(input);
-    }
-
-    /// Nothing of the group is left; its attempt is over when nothing of its checkpoints is under way.
-    fn close(&mut self, input: Input) {
-        let wait = if self.machine.is_finishing() { Wait::Validations } else { Wait::Uploads };
-        self.waits.closing = Some(self.desk.close_attempt(self.machine.attempt(), wait));
-        self.over = Some(input);
-    }
-
-    fn closed(&mut self) {
-        if let Some(input) = self.over.take() {
-            self.step(input);
-        }
-    }
-
-    /// What the group goes on from is known. Where checkpoints cannot be used it is not started, since it would begin anew:
-    /// at the controller's first attempt that will be so the next time, too.
-    fn resumes(&mut self, resume: Resume) {
-        if resume.failed {
-            self.effects.retain(|effect| !matches!(effect, Effect::Start { .. }));
-            let permanent = if self.began { Permanent::No } else { Permanent::Yes };
-            let message = resume.notes.join("; ");
-            return self.step(Input::StartFailed { message, permanent });
-        }
-        self.began = true;
-        let words = words::resumes(&resume);
-        self.ready = Some(resume);
-        if let Some(words) = words {
-            info!(run.id = %self.run_id, "{words}");
-            self.step(Input::Resumes(words));
-        }
-        self.perform();
-    }
-
-    fn of_checkpoints(&mut self, event: CheckpointEvent) {
-        let say = |c: Checkpoint| RunVerb::RecordCheckpoint(c.number, Box::new(c.record));
-        match event {
-            CheckpointEvent::Changed(checkpoint) => self.outbox.say(say(checkpoint)),
-            CheckpointEvent::Committed(checkpoint) => {
-                self.callbacks.call(Hook::CheckpointCommit(Box::new(checkpoint.clone())));
-                self.outbox.say(say(checkpoint));
-            }
-            CheckpointEvent::Waits(words) => self.step(Input::Checkpoints(words)),
-            // The desk has warned of it.
-            CheckpointEvent::Failed(words) => self.step(Input::Checkpoints(Some(words))),
-            CheckpointEvent::TimedOut(words) => self.step(Input::CheckpointTimedOut(words)),
-        }
     }
 
     fn obey(&mut self, ask: Ask) {

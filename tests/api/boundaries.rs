@@ -20,7 +20,8 @@ async fn every_operation_that_writes_a_run_wants_its_token() {
                 .replace("{run_id}", "r")
                 .replace("{attempt_id}", "r-a0")
                 .replace("{attempt}", "0")
-                .replace("{rank}", "0");
+                .replace("{rank}", "0")
+                .replace("{number}", "0");
             let controller = operation["tags"][0] == "controller";
             let body = (method == "post").then(|| json!({}));
             let answer = head.raw(request(&method.to_uppercase(), &place, None, body)).await;

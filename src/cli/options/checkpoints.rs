@@ -43,7 +43,7 @@ pub(in crate::cli) struct Checkpointing {
 
 #[derive(Clone, Debug, Args)]
 #[command(
-    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
     after_help = "\
 Examples:
   trainhead checkpoints ls baseline                    all of a run, with what is kept and why
