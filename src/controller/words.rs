@@ -72,6 +72,14 @@ fn number_of(amount: f64) -> serde_json::Value {
     if amount.fract() == 0.0 { number::whole(amount).into() } else { amount.into() }
 }
 
+/// What is said of what a group goes on from; nothing if it begins anew and there is nothing to say about that.
+pub(crate) fn resumes(resume: &Resume) -> Option<String> {
+    let from =
+        resume.from.as_ref().map(|c| format!("goes on from checkpoint {} (step {})", c.number, c.step));
+    let words: Vec<String> = from.into_iter().chain(resume.notes.iter().cloned()).collect();
+    (!words.is_empty()).then(|| words.join("; "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,12 +111,4 @@ mod tests {
             assert_eq!(describe(&exit, Some(7), "here"), words);
         }
     }
-}
-
-/// What is said of what a group goes on from; nothing if it begins anew and there is nothing to say about that.
-pub(crate) fn resumes(resume: &Resume) -> Option<String> {
-    let from =
-        resume.from.as_ref().map(|c| format!("goes on from checkpoint {} (step {})", c.number, c.step));
-    let words: Vec<String> = from.into_iter().chain(resume.notes.iter().cloned()).collect();
-    (!words.is_empty()).then(|| words.join("; "))
 }

@@ -99,7 +99,7 @@ hand(10, f"of attempt {attempt}, rank {rank}")
         let text = fs::read_to_string(dirs[0].join(format!("rank_{rank}.txt"))).unwrap();
         assert_eq!(text, format!("of attempt 1, rank {rank}"));
     }
-    assert_eq!(staged(&place), [PathBuf::new(); 0]);
+    assert_eq!(staged(&place), Vec::<PathBuf>::new());
     let ledger = ls(&place, &["--all"]);
     assert_eq!((ledger.len(), &ledger[0]["state"], &ledger[0]["step"]), (1, &json!("COMMITTED"), &json!(10)));
 }
@@ -206,12 +206,12 @@ hand(5, "small")
         // The machine was quicker than this test: there is nothing to look at.
         return;
     }
-    assert_eq!(whole(&place), [PathBuf::new(); 0]);
+    assert_eq!(whole(&place), Vec::<PathBuf>::new());
     assert_eq!(ls(&place, &["--all"]).len(), 0);
     assert_eq!(place.run(&["--resume", "c"]).status.code(), Some(0));
     let dirs = whole(&place);
     assert_eq!(dirs.iter().map(|d| manifest(d)["step"].clone()).collect::<Vec<_>>(), [json!(5)]);
-    assert_eq!(staged(&place), [PathBuf::new(); 0]);
+    assert_eq!(staged(&place), Vec::<PathBuf>::new());
 }
 
 #[test]

@@ -169,7 +169,8 @@ mod tests {
         assert_eq!(paths().unwrap(), [("a/x".into(), 5), ("last".into(), 5)]);
 
         fs::write(dir.path().join("secret"), "s").unwrap();
-        let refused: [(&str, &dyn Fn(&Path)); 5] = [
+        type Make<'a> = &'a dyn Fn(&Path);
+        let refused: [(&str, Make<'_>); 5] = [
             ("leads out of the checkpoint", &|at| symlink("../secret", at).unwrap()),
             ("a link to a directory", &|at| symlink("a", at).unwrap()),
             ("No such file", &|at| symlink("nowhere", at).unwrap()),

@@ -99,7 +99,6 @@ impl Manifest {
     }
 
     /// All of its bytes.
-
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.files.iter().map(|file| file.size_bytes).sum()

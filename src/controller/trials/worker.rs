@@ -37,7 +37,7 @@ pub struct TrialWorker<G> {
     offers: Arc<Offers>,
     sessions: watch::Sender<Arc<Session>>,
     now: Now,
-    up: Up,
+    up: Standing,
     /// Who the worker is, once it was started.
     by: Reporter,
     ended: TrialEnd,
@@ -60,10 +60,10 @@ struct Now {
 
 /// Whether there is a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Up {
+enum Standing {
     Down,
     Starting,
-    Up,
+    Running,
     /// It has ended, and what is left of it is being cleared away.
     Ending,
 }
@@ -121,7 +121,7 @@ impl<G: WorkerGroup> TrialWorker<G> {
             offers,
             sessions,
             now,
-            up: Up::Down,
+            up: Standing::Down,
             by: Reporter::default(),
             ended: TrialEnd::default(),
         })
@@ -138,7 +138,7 @@ impl<G: WorkerGroup> TrialWorker<G> {
             tokio::select! {
                 biased;
                 next = self.now.session.next_result() => return next,
-                event = self.group.event(), if self.up != Up::Down => self.heard(event),
+                event = self.group.event(), if self.up != Standing::Down => self.heard(event),
             }
         }
     }
@@ -163,7 +163,7 @@ impl<G: WorkerGroup> TrialWorker<G> {
             }
             tokio::select! {
                 () = self.now.session.until_function_ended() => {}
-                event = self.group.event(), if self.up != Up::Down => self.heard(event),
+                event = self.group.event(), if self.up != Standing::Down => self.heard(event),
                 () = sleep_until(deadline) => return false,
             }
         }
@@ -178,7 +178,8 @@ impl<G: WorkerGroup> TrialWorker<G> {
         let gone = self.finish(self.options.reuse_timeout).await;
         let by = self.by.clone();
         let is_thread = self.by.pid.is_none();
-        let reset = if gone && (is_thread || self.up == Up::Up) { Reset::Reused } else { Reset::Replaced };
+        let reset =
+            if gone && (is_thread || self.up == Standing::Running) { Reset::Reused } else { Reset::Replaced };
         if reset == Reset::Replaced || is_thread {
             self.clear().await;
         }
@@ -198,7 +199,7 @@ impl<G: WorkerGroup> TrialWorker<G> {
         let gone = self.finish(self.options.grace).await;
         self.offers.leave();
         let deadline = Instant::now() + self.options.grace;
-        while gone && self.up == Up::Up {
+        while gone && self.up == Standing::Running {
             tokio::select! {
                 event = self.group.event() => self.heard(event),
                 () = sleep_until(deadline) => break,
@@ -249,8 +250,8 @@ impl<G: WorkerGroup> TrialWorker<G> {
             self.now.begun = true;
             let Trial { name, config, .. } = self.now.trial.clone();
             self.offers.offer(Offer { number: self.now.number, name, config });
-            if self.up == Up::Down {
-                self.up = Up::Starting;
+            if self.up == Standing::Down {
+                self.up = Standing::Starting;
                 self.group.start(GroupSpec {
                     run: self.now.run.clone(),
                     attempt: 0,
@@ -263,11 +264,11 @@ impl<G: WorkerGroup> TrialWorker<G> {
                 });
             }
         }
-        while self.up == Up::Starting {
+        while self.up == Standing::Starting {
             let event = self.group.event().await;
             self.heard(event);
         }
-        if self.up == Up::Up
+        if self.up == Standing::Running
             && let Some(record) = &mut self.now.record
         {
             record.running(&self.by);
@@ -278,23 +279,23 @@ impl<G: WorkerGroup> TrialWorker<G> {
         let session = &self.now.session;
         match event {
             GroupEvent::Started { workers, .. } => {
-                self.up = Up::Up;
+                self.up = Standing::Running;
                 if let Some(worker) = workers.into_iter().next() {
                     self.by = Reporter { rank: worker.world_rank, host: worker.node_id, pid: worker.pid };
                     session.set_reporter(self.by.clone());
                 }
             }
             GroupEvent::Exited(exit) => {
-                self.up = Up::Ending;
+                self.up = Standing::Ending;
                 self.ended.code = exit.code;
                 session.function_ended(self.outcome(exit));
             }
             GroupEvent::StartFailed { message, .. } => {
-                self.up = Up::Down;
+                self.up = Standing::Down;
                 session.function_ended(Err(TrialError::NotStarted(message)));
             }
             GroupEvent::Ended(report) | GroupEvent::Lost(report) => {
-                self.up = Up::Down;
+                self.up = Standing::Down;
                 self.ended.report = report;
                 session.function_ended(Err(TrialError::Died("its worker was ended".to_owned())));
             }
@@ -313,11 +314,11 @@ impl<G: WorkerGroup> TrialWorker<G> {
 
     /// Ends whatever holds the function, at once.
     async fn clear(&mut self) {
-        if self.up == Up::Down {
+        if self.up == Standing::Down {
             return;
         }
         self.group.abort();
-        while self.up != Up::Down {
+        while self.up != Standing::Down {
             let event = self.group.event().await;
             self.heard(event);
         }
