@@ -79,6 +79,8 @@ def main() -> None:
         command = [
             options.trainhead,
             "run",
+            "--port",
+            "0",
             "--data-dir",
             directory,
             "--",
