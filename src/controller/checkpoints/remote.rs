@@ -32,7 +32,7 @@ use crate::base::number;
 /// Size of a part of a large file. A smaller one is put as a whole.
 pub(super) const PART: usize = 8 << 20;
 /// Parts that are in memory at a time, of all files together.
-pub(super) const PARTS: usize = 8;
+pub(super) const PARTS: usize = 5;
 /// Most parts that a file may have, a little less than S3's limit.
 const MOST_PARTS: u64 = 9_990;
 /// An upload that failed is called off within this, or not at all.
