@@ -48,7 +48,7 @@ python() {
     cargo build --quiet
     local venv=$root/target/venv
     [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check pytest mypy ruff numpy schemathesis
+    "$venv/bin/pip" install --quiet --disable-pip-version-check pytest mypy ruff numpy schemathesis "moto[s3]" flask flask-cors
     say "Python: lints and types"
     cd "$root/python"
     "$venv/bin/ruff" check --config pyproject.toml . ../examples ../tests/ray_models.py ../benches
