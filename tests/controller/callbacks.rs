@@ -11,10 +11,13 @@ use std::{
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::json;
+use tempfile::TempDir;
 use trainhead::{
     base::Tasks,
-    controller::{Callback, Called, Reported, RunContext, TrainController, TrainResult, WorkerSession},
-    model::{ControllerState, FirstFailure, StopReport, ledger::Bundle},
+    controller::{
+        Callback, Called, Reported, RunContext, TrainController, TrainResult, UploadMode, WorkerSession,
+    },
+    model::{Checkpoint, ControllerState, FirstFailure, StopReport, ledger::Bundle},
 };
 
 use crate::closures::{Failure, Head};
@@ -50,6 +53,10 @@ impl Callback for Recorder {
         self.heard(format!("report {} {:?}", report.step, report.metrics));
         Ok(())
     }
+    async fn after_checkpoint_commit(&self, _: &RunContext, checkpoint: &Checkpoint) -> Called {
+        self.heard(format!("checkpoint {} of step {}", checkpoint.number, checkpoint.record.step));
+        Ok(())
+    }
     async fn after_worker_group_shutdown(&self, _: &RunContext, attempt: u32, _: &StopReport) -> Called {
         self.heard(format!("over {attempt}"));
         Ok(())
@@ -73,6 +80,29 @@ impl Callback for Recorder {
         assert!(!self.panic_at_end, "a callback that panics");
         Ok(())
     }
+}
+
+#[tokio::test]
+async fn callbacks_hear_of_each_checkpoint_once_before_the_run_ends() {
+    let head = Head::new().await;
+    let work = TempDir::new().unwrap();
+    let dir = work.path().to_owned();
+    let recorder = Arc::new(Recorder::default());
+    let controller = head.with_callback(recorder.clone(), move |session| {
+        for step in [10, 20] {
+            std::fs::write(dir.join("weights"), step.to_string())?;
+            session.report_checkpoint(Some(step), [("loss", 0.5)], &dir, UploadMode::Sync)?;
+        }
+        Ok(())
+    });
+    let result = controller.run().await;
+    assert_eq!(result.checkpoint.map(|c| c.record.step), Some(20));
+    let heard = recorder.heard.lock().clone();
+    let of_interest = |h: &&String| h.starts_with("checkpoint") || h.starts_with("end");
+    assert_eq!(
+        heard.iter().filter(of_interest).collect::<Vec<_>>(),
+        ["checkpoint 0 of step 10", "checkpoint 1 of step 20", "end as FINISHED"]
+    );
 }
 
 #[tokio::test]

@@ -101,8 +101,6 @@ pub(in crate::cli) struct Run {
     /// Which ranks' logs are shown here
     #[arg(long, env = "TRAINHEAD_TAIL", default_value = "0", value_enum)]
     pub(in crate::cli) tail: TailWhich,
-    #[command(flatten)]
-    pub(in crate::cli) checkpoints: Checkpointing,
     /// Tell this address when the run ends, fails, stalls or starts anew; may be repeated
     #[arg(long, env = "TRAINHEAD_NOTIFY", value_delimiter = ' ', value_name = "URL", hide_env_values = true)]
     pub(in crate::cli) notify: Vec<WebhookUrl>,
@@ -127,6 +125,9 @@ pub(in crate::cli) struct Run {
     /// For torchrun's sake: a free port is chosen in any case
     #[arg(long, hide_short_help = true)]
     pub(in crate::cli) standalone: bool,
+    // The last of the options, for its heading holds for what follows.
+    #[command(flatten)]
+    pub(in crate::cli) checkpoints: Checkpointing,
     /// The program and its arguments, after --
     #[arg(
         trailing_var_arg = true,
