@@ -134,9 +134,9 @@ say "All passed"
 total=0
 for part in "${parts[@]}"; do
     case $part in
-    rust) n=$(grep -ohE '[0-9]+ passed' "$logs/rust" | awk '{n += $1} END {print n + 0}') ;;
-    python | ray | integrations) n=$(grep -ohE '[0-9]+ passed' "$logs/$part" | awk '{n += $1} END {print n + 0}') ;;
-    browser) n=$(grep -ohE '^(#|ℹ) pass [0-9]+' "$logs/browser" | awk '{n += $3} END {print n + 0}') ;;
+    rust) n=$(grep -aohE '[0-9]+ passed' "$logs/rust" | awk '{n += $1} END {print n + 0}') ;;
+    python | ray | integrations) n=$(grep -aohE '[0-9]+ passed' "$logs/$part" | awk '{n += $1} END {print n + 0}') ;;
+    browser) n=$(grep -aohE '^(#|ℹ) pass [0-9]+' "$logs/browser" | awk '{n += $3} END {print n + 0}') ;;
     esac
     printf '%-12s %5d passed\n' "$part" "$n"
     total=$((total + n))
