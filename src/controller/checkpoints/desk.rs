@@ -100,6 +100,8 @@ impl Inner {
         tasks: &Tasks,
         find_place: FindPlace,
     ) -> Arc<Self> {
+        // Without a bound: nothing of what is said here may be dropped, nobody here can wait, and there are a few for each
+        // checkpoint.
         let (happens, happened) = mpsc::unbounded_channel();
         let inner = Arc::new(Self {
             options,
