@@ -21,6 +21,10 @@ export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
 
 say() { printf '\n== %s\n' "$*"; }
 
+# The program, with a test beside it: then it is the same build as that of the Rust tests, and not another one without the
+# features that only tests want.
+build() { cargo build --quiet --bin trainhead --test tidy; }
+
 rust() {
     say "Rust: format and lints"
     cargo fmt --check
@@ -45,7 +49,7 @@ rust() {
 
 python() {
     say "Python: packages"
-    cargo build --quiet
+    build
     local venv=$root/target/venv
     [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
     "$venv/bin/pip" install --quiet --disable-pip-version-check pytest mypy ruff numpy schemathesis "moto[s3]" flask flask-cors
@@ -61,7 +65,7 @@ python() {
 
 browser() {
     say "Browser: packages"
-    cargo build --quiet
+    build
     if ! command -v chromium >/dev/null && [ -z "${CHROMIUM:-}" ]; then
         command -v apt-get >/dev/null || { echo "install Chromium, or say CHROMIUM=/path/to/it" >&2; return 1; }
         local as_root=()
@@ -78,7 +82,7 @@ browser() {
 
 ray() {
     say "Ray: packages"
-    cargo build --quiet
+    build
     local venv=$root/target/ray-venv
     [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
     "$venv/bin/pip" install --quiet --disable-pip-version-check "ray[default,train]" pydantic
@@ -99,7 +103,7 @@ debian_torch() {
 
 integrations() {
     say "Integrations: packages"
-    cargo build --quiet
+    build
     local quiet=(--quiet --disable-pip-version-check) target=$root/target
     local venv=$target/venv ml=$target/ml-venv ray=$target/ray-venv torch=$target/torch-venv
     [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
