@@ -56,7 +56,7 @@ python() {
     say "Python: lints and types"
     cd "$root/python"
     "$venv/bin/ruff" check --config pyproject.toml . ../examples ../tests/ray_models.py ../benches
-    "$venv/bin/ruff" format --check --config pyproject.toml . ../examples ../tests/ray_models.py ../benches ../benches
+    "$venv/bin/ruff" format --check --config pyproject.toml . ../examples ../tests/ray_models.py ../benches
     "$venv/bin/mypy"
     say "Python: tests"
     "$venv/bin/python" -m pytest -q 2>&1 | tee "$logs/python"
