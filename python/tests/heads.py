@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 import urllib.error
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from conftest import DEADLINE_S, REPOSITORY, wait_until
+from conftest import DEADLINE_S, PYTHON_DIR, REPOSITORY, wait_until
 
 
 def binary() -> Path:
@@ -87,6 +88,31 @@ class RealHead:
         (series,) = self.get(path)["series"]
         assert series["count"] == len(series["step"])
         return series["step"], series["value"]
+
+
+class Programs:
+    """Python programs that a test starts; none outlives it."""
+
+    def __init__(self) -> None:
+        self._started: list[subprocess.Popen[str]] = []
+
+    def start(self, script: Path, *arguments: object, **env: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-W", "error", str(script), *map(str, arguments)],
+            env={**os.environ, "PYTHONPATH": str(PYTHON_DIR), **env},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._started.append(process)
+        return process
+
+    def end(self) -> None:
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
 
 
 @contextmanager

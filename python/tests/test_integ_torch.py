@@ -13,7 +13,22 @@ __all__ = ["head"]
 
 pytestmark = pytest.mark.integration
 
-HUGGING_FACE = """
+# How a script trains: as it is, within a run of its own, or catching what fails.
+MODES = """
+if mode == "within":
+    with trainhead.init("the-script-s-own"):
+        train()
+elif mode == "caught":
+    try:
+        train()
+    except ValueError:
+        print("caught")
+else:
+    train()
+"""
+
+HUGGING_FACE = (
+    """
 import json, sys, warnings
 import torch
 from transformers import Trainer, TrainerCallback, TrainingArguments
@@ -51,19 +66,12 @@ def train():
     print("HISTORY", json.dumps(trainer.state.log_history))
     trainer.evaluate()
 
-if mode == "within":
-    with trainhead.init("the-script-s-own"):
-        train()
-elif mode == "caught":
-    try:
-        train()
-    except ValueError:
-        print("caught")
-else:
-    train()
 """
+    + MODES
+)
 
-LIGHTNING = """
+LIGHTNING = (
+    """
 import json, sys, warnings
 warnings.simplefilter("ignore")
 import lightning.pytorch as lightning
@@ -111,17 +119,9 @@ def train():
     print("LOSSES", json.dumps(losses))
     trainer.test(model, batches)
 
-if mode == "within":
-    with trainhead.init("the-script-s-own"):
-        train()
-elif mode == "caught":
-    try:
-        train()
-    except ValueError:
-        print("caught")
-else:
-    train()
 """
+    + MODES
+)
 
 
 def script(tmp_path: Path, source: str) -> Path:

@@ -14,7 +14,7 @@ from typing import Any, Callable
 
 import pytest
 from conftest import DEADLINE_S, PYTHON_DIR
-from heads import Faults, RealHead, binary, faults, wait_for_file, wait_for_status
+from heads import Faults, Programs, RealHead, binary, faults, wait_for_file, wait_for_status
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("outside")]
 
@@ -63,32 +63,16 @@ def proxy(head: RealHead) -> Iterator[Faults]:
 def logs(tmp_path: Path) -> Iterator[Start]:
     """Start the script that logs; see there."""
     (tmp_path / "logs.py").write_text(LOGS)
-    started: list[subprocess.Popen[str]] = []
+    programs = Programs()
 
     def start(
         name: str, points: int = POINTS, timeout_s: float = 30, head: str | None = None
     ) -> subprocess.Popen[str]:
-        command = [sys.executable, "-W", "error", str(tmp_path / "logs.py"), name, str(points)]
-        process = subprocess.Popen(
-            [*command, str(timeout_s)],
-            env={
-                **os.environ,
-                "PYTHONPATH": str(PYTHON_DIR),
-                **({"TEST_HEAD": head} if head else {}),
-            },
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        return process
+        env = {"TEST_HEAD": head} if head else {}
+        return programs.start(tmp_path / "logs.py", name, points, timeout_s, **env)
 
     yield start
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+    programs.end()
 
 
 def logged(script: subprocess.Popen[str]) -> Any:

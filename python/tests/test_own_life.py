@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import itertools
 import signal
 import subprocess
 import sys
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
-from conftest import DEADLINE_S, PYTHON_DIR, wait_until
-from heads import RealHead, wait_for_file, wait_for_status
+from conftest import DEADLINE_S, wait_until
+from heads import Programs, RealHead, wait_for_file, wait_for_status
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("outside")]
 
@@ -40,31 +40,15 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHead]:
 
 @pytest.fixture
 def start(head: RealHead, tmp_path: Path) -> Iterator[Start]:
-    started: list[subprocess.Popen[str]] = []
+    programs, numbers = Programs(), itertools.count()
 
     def start(source: str, *arguments: object) -> subprocess.Popen[str]:
-        script = tmp_path / f"train{len(started)}.py"
+        script = tmp_path / f"train{next(numbers)}.py"
         script.write_text(PRELUDE + source)
-        process = subprocess.Popen(
-            [sys.executable, "-W", "error", str(script), *map(str, arguments)],
-            env={
-                **os.environ,
-                "PYTHONPATH": str(PYTHON_DIR),
-                "TRAINHEAD_DATA_DIR": str(head.data_dir),
-            },
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        return process
+        return programs.start(script, *arguments, TRAINHEAD_DATA_DIR=str(head.data_dir))
 
     yield start
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+    programs.end()
 
 
 def last_step(head: RealHead, name: str) -> Any:
