@@ -89,7 +89,7 @@ def test_a_restart_goes_on_from_the_checkpoint(binary: Path, tmp_path: Path) -> 
     script = tmp_path / "train.py"
     script.write_text(
         """
-import json, pathlib, sys, tempfile
+import json, pathlib, sys, tempfile, time
 import trainhead
 
 context = trainhead.get_context()
@@ -113,6 +113,9 @@ for step in range(start, 6):
             checkpoint=trainhead.Checkpoint.from_directory(directory),
         )
     if step == 3 and context.attempt == 0 and context.rank == 0:
+        deadline = time.monotonic() + 60  # The other rank may be slower, and dies with this one.
+        while not any(c.step >= 2 for c in trainhead.get_all_reported_checkpoints("committed", 0.05)):
+            assert time.monotonic() < deadline
         sys.exit(9)
 if context.rank == 0:
     kept = trainhead.get_all_reported_checkpoints("committed", timeout_s=20)

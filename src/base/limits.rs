@@ -41,7 +41,7 @@ pub const CHECKPOINT_METRICS: usize = 1_000;
 /// Most checkpoints of one run that are kept in mind; of those that were removed the oldest are forgotten.
 pub const CHECKPOINTS: usize = 10_000;
 /// Most metric keys of one run.
-pub const METRIC_KEYS: usize = 10_000;
+pub const METRIC_KEYS: usize = 20_000;
 /// Longest metric key, bytes of printable UTF-8.
 pub const METRIC_KEY_BYTES: usize = 512;
 /// Most points one report request may carry.

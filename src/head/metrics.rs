@@ -1,8 +1,8 @@
 //! Metrics: what there is, and series of it.
 
 use axum::{Json, extract::State};
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::{
     extract::{ApiPath, ApiQuery},
@@ -11,25 +11,17 @@ use super::{
 };
 use crate::{
     base::{Invalid, RunId, limits},
-    model::metrics::MetricSummary,
-    state::{AttemptChoice, Series, SeriesRequest},
+    model::series::{AttemptChoice, Axis, Mode, Overview, SeriesAnswer, SeriesRequest, Span},
 };
-
-/// The metrics of a run.
-#[derive(Serialize, ToSchema)]
-pub(super) struct MetricList {
-    /// One entry a key, by name.
-    metrics: Vec<MetricSummary>,
-}
 
 /// The metrics of a run: for each key how many points, which steps, last, least and greatest value.
 #[utoipa::path(get, path = "/api/train/runs/{run_id}/metrics", tag = "read", params(("run_id" = RunId, Path)),
-    responses((status = 200, body = inline(MetricList)), AnyProblem))]
+    responses((status = 200, body = inline(Overview)), AnyProblem))]
 pub(super) async fn list_metrics(
     State(head): State<Head>,
     ApiPath(run): ApiPath<RunId>,
-) -> Result<Json<MetricList>, Problem> {
-    Ok(Json(MetricList { metrics: head.state.metrics(&run).await? }))
+) -> Result<Json<Overview>, Problem> {
+    Ok(Json(head.state.metrics(&run).await?))
 }
 
 /// Which series is asked for.
@@ -57,22 +49,15 @@ pub(super) struct SeriesParams {
     rank: Option<String>,
 }
 
-/// Series of a run.
-#[derive(Serialize, ToSchema)]
-pub(super) struct SeriesList {
-    /// The series, by key in the order asked for.
-    series: Vec<Series>,
-}
-
 /// Series of a run, as columns. The range is taken first, then points are left out.
 #[utoipa::path(get, path = "/api/train/runs/{run_id}/metrics/series", tag = "read",
-    params(("run_id" = RunId, Path), SeriesParams), responses((status = 200, body = inline(SeriesList)), AnyProblem))]
+    params(("run_id" = RunId, Path), SeriesParams), responses((status = 200, body = inline(SeriesAnswer)), AnyProblem))]
 pub(super) async fn show_series(
     State(head): State<Head>,
     ApiPath(run): ApiPath<RunId>,
     ApiQuery(params): ApiQuery<SeriesParams>,
-) -> Result<Json<SeriesList>, Problem> {
-    Ok(Json(SeriesList { series: head.state.series(&run, &params.parse()?).await? }))
+) -> Result<Json<SeriesAnswer>, Problem> {
+    Ok(Json(head.state.series(&run, &params.parse()?).await?))
 }
 
 impl SeriesParams {
@@ -104,9 +89,15 @@ impl SeriesParams {
                 Some("all") => AttemptChoice::All,
                 Some(attempt) => AttemptChoice::One(ordinal("attempt", attempt, "merged, all")?),
             },
-            from_step: step(self.from_step, 0),
-            to_step: step(self.to_step, i64::MAX),
+            span: Span {
+                from_step: step(self.from_step, 0),
+                to_step: step(self.to_step, i64::MAX),
+                ..Span::ALL
+            },
             max_points: usize::try_from(max_points).unwrap_or(usize::MAX),
+            mode: Mode::Minmax,
+            axis: Axis::Step,
+            since: None,
         })
     }
 }

@@ -1,12 +1,15 @@
 //! Metrics: what a report may carry, and the points it becomes.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::commands::check_time;
+use super::{
+    commands::check_time,
+    points::{Block, Column, count},
+};
 use crate::base::{ActorId, Invalid, Timestamp, limits, number};
 
 /// A metric value: any 64-bit float. In JSON NaN and the infinities are the strings `"NaN"`, `"Infinity"` and
@@ -152,73 +155,73 @@ pub struct Stored {
     pub known: bool,
 }
 
-/// One value of one key.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Point {
-    /// Key.
-    pub key: Arc<str>,
-    /// Step.
-    pub step: i64,
-    /// When.
-    pub time: Timestamp,
-    /// Value.
-    pub value: f64,
-}
-
 impl ReportBatch {
     /// The points of a batch: all of it, or none and the key that is wrong.
     ///
     /// # Errors
     /// The first thing that cannot be stored, by name.
-    pub fn into_points(self, now: Timestamp) -> Result<Vec<Point>, Invalid> {
-        let mut points = Vec::new();
+    pub fn into_blocks(self, now: Timestamp) -> Result<Vec<Block>, Invalid> {
+        let mut blocks: Vec<Block> = Vec::new();
+        let mut points = 0;
         for (i, report) in self.reports.into_iter().enumerate() {
-            let at = |e: Invalid| e.within(&format!("reports[{i}]"));
-            let step = check_step(report.step).map_err(at)?;
-            let time = report.time_ms.unwrap_or(now);
-            check_time("time_ms", time, now).map_err(at)?;
-            for (key, value) in flatten(report.metrics).map_err(at)? {
-                points.push(Point { key: key.into(), step, time, value });
-            }
-            check_count(points.len())?;
+            let block = report.into_block(now).map_err(|e| e.within(&format!("reports[{i}]")))?;
+            points += block.points();
+            check_count(points)?;
+            let rest = match blocks.last_mut() {
+                Some(last) => last.append(block).err(),
+                None => Some(block),
+            };
+            blocks.extend(rest);
         }
         if let Some(columns) = self.columns {
-            columns.append_to(&mut points, now).map_err(|e| e.within("columns"))?;
+            let block = columns.into_block(points, now).map_err(|e| e.within("columns"))?;
+            blocks.push(block);
         }
-        if points.is_empty() {
+        if count(&blocks) == 0 {
             return Err(Invalid::rule(
                 "reports",
                 "a batch carries at least one metric, in reports or in columns",
             ));
         }
-        Ok(points)
+        Ok(blocks)
+    }
+}
+
+impl Report {
+    fn into_block(self, now: Timestamp) -> Result<Block, Invalid> {
+        let step = check_step(self.step)?;
+        let time = self.time_ms.unwrap_or(now);
+        check_time("time_ms", time, now)?;
+        let columns =
+            flatten(self.metrics)?.into_iter().map(|(key, x)| Column { key: key.into(), values: vec![x] });
+        Ok(Block { step: vec![step], time: vec![time], columns: columns.collect() })
     }
 }
 
 impl Columns {
-    fn append_to(self, points: &mut Vec<Point>, now: Timestamp) -> Result<(), Invalid> {
+    /// `before`: points of the batch that come before these.
+    fn into_block(self, before: usize, now: Timestamp) -> Result<Block, Invalid> {
         let rows = self.step.len();
-        let times = self.time_ms.unwrap_or_else(|| vec![now; rows]);
-        if times.len() != rows {
-            return Err(Invalid::rule("time_ms", format!("{} times for {rows} steps", times.len())));
+        let time = self.time_ms.unwrap_or_else(|| vec![now; rows]);
+        if time.len() != rows {
+            return Err(Invalid::rule("time_ms", format!("{} times for {rows} steps", time.len())));
         }
-        for time in &times {
+        for time in &time {
             check_time("time_ms", *time, now)?;
         }
-        check_count(points.len().saturating_add(rows.saturating_mul(self.metrics.len())))?;
-        let steps: Vec<i64> = self.step.into_iter().map(check_step).collect::<Result<_, _>>()?;
+        check_count(before.saturating_add(rows.saturating_mul(self.metrics.len())))?;
+        let step: Vec<i64> = self.step.into_iter().map(check_step).collect::<Result<_, _>>()?;
+        let mut columns = Vec::with_capacity(self.metrics.len());
         for (key, values) in self.metrics {
             check_key(&key)?;
             if values.len() != rows {
                 let message = format!("{} values for {rows} steps", values.len());
                 return Err(Invalid::rule(format!("metrics.{key}"), message));
             }
-            let key: Arc<str> = key.into();
-            for ((step, time), MetricValue(value)) in steps.iter().zip(&times).zip(values) {
-                points.push(Point { key: Arc::clone(&key), step: *step, time: *time, value });
-            }
+            let values = values.into_iter().map(|MetricValue(x)| x).collect();
+            columns.push(Column { key: key.into(), values });
         }
-        Ok(())
+        Ok(Block { step, time, columns })
     }
 }
 
@@ -331,10 +334,10 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_ms(1_800_000_000_000);
 
-    fn batch(json: Value) -> Result<Vec<Point>, Invalid> {
+    fn batch(json: Value) -> Result<Vec<Block>, Invalid> {
         let mut whole = serde_json::json!({"writer": "w", "seq": 1});
         whole.as_object_mut().unwrap().append(&mut json.as_object().unwrap().clone());
-        serde_json::from_value::<ReportBatch>(whole).unwrap().into_points(NOW)
+        serde_json::from_value::<ReportBatch>(whole).unwrap().into_blocks(NOW)
     }
 
     #[test]
@@ -356,9 +359,15 @@ mod tests {
         let b = batch(serde_json::json!({"columns": {"step": [1, 2], "time_ms": [NOW, NOW],
             "metrics": {"ok": [true, false], "train/loss": [0.5, "NaN"]}}}))
         .unwrap();
-        let sorted = |mut p: Vec<Point>| {
-            p.sort_by(|x, y| (&x.key, x.step).cmp(&(&y.key, y.step)));
-            p.into_iter().map(|p| (p.key, p.step, p.value.to_bits())).collect::<Vec<_>>()
+        let sorted = |blocks: Vec<Block>| {
+            let [block] = <[Block; 1]>::try_from(blocks).unwrap();
+            let mut columns: Vec<_> = block
+                .columns
+                .into_iter()
+                .map(|c| (c.key, c.values.iter().map(|x| x.to_bits()).collect::<Vec<_>>()))
+                .collect();
+            columns.sort();
+            (block.step, block.time, columns)
         };
         assert_eq!(sorted(a), sorted(b));
     }

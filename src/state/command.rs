@@ -7,8 +7,9 @@ use crate::{
     base::{ActorId, RunId, Secret},
     model::{
         commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration, StopRun},
-        metrics::{Point, Stored},
+        metrics::Stored,
         people::{AnnotateRun, Pin},
+        points::Block,
         verbs::{BeginAttempt, Begun, RunVerb},
     },
 };
@@ -23,7 +24,7 @@ pub(super) struct Points {
     pub(super) seq: u64,
     pub(super) attempt: u32,
     pub(super) rank: u32,
-    pub(super) points: Vec<Point>,
+    pub(super) blocks: Vec<Block>,
 }
 
 /// What people may do to a run besides stopping it.

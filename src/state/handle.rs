@@ -108,8 +108,8 @@ impl StateHandle {
         batch: ReportBatch,
     ) -> Result<Stored, StateError> {
         let (writer, seq, attempt, rank) = (batch.writer.clone(), batch.seq, batch.attempt, batch.rank);
-        let points = batch.into_points(self.shared.clock.now()).map_err(refused)?;
-        let points = Points { writer, seq, attempt, rank, points };
+        let blocks = batch.into_blocks(self.shared.clock.now()).map_err(refused)?;
+        let points = Points { writer, seq, attempt, rank, blocks };
         self.ask(|reply| Command::Report { run: run.clone(), token: token.clone(), points, reply }).await
     }
 

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     base::{Invalid, RunId, Secret, limits, number, secret::SigningKey},
-    model::{Refusal, metrics::Stored, progress::Progress},
+    model::{Refusal, metrics::Stored, points::count, progress::Progress},
     store::metrics::{PointRow, WriterRow},
 };
 
@@ -63,23 +63,24 @@ impl WorkingSet {
         group: &mut Group,
         around: Around<'_>,
     ) -> Result<Stored, Refusal> {
-        let Points { writer, seq, attempt, rank, points } = batch;
+        let Points { writer, seq, attempt, rank, blocks } = batch;
         let record = self.records.get(id).ok_or_else(|| Refusal::RunNotFound(id.clone()))?;
         if usize::try_from(attempt).unwrap_or(usize::MAX) >= record.attempts.len().max(1) {
             return Err(Refusal::AttemptNotFound { run: id.clone(), attempt: attempt.to_string() });
         }
         let Some(state) = self.metrics.get_mut(id) else { return Err(Refusal::RunNotFound(id.clone())) };
+        let columns = || blocks.iter().flat_map(|block| &block.columns);
         let mut new_keys: Vec<Arc<str>> =
-            points.iter().map(|p| &p.key).filter(|key| !state.keys.contains_key(*key)).cloned().collect();
+            columns().map(|c| &c.key).filter(|key| !state.keys.contains_key(*key)).cloned().collect();
         new_keys.sort_unstable();
         new_keys.dedup();
         if state.keys.len() + new_keys.len() > limits::METRIC_KEYS {
             return Err(Invalid::over("metrics", limits::METRIC_KEYS, "metric keys in a run").into());
         }
         let stored = state.writers.entry(writer.clone()).or_default();
-        let taken = number::size(points.len());
+        let taken = count(&blocks);
         if !stored.insert(seq)? {
-            return Ok(Stored { points: taken, known: true });
+            return Ok(Stored { points: number::size(taken), known: true });
         }
         group.batch.metric_writer(&WriterRow { run_id: id, writer: &writer, stored });
         for key in new_keys {
@@ -87,27 +88,39 @@ impl WorkingSet {
             state.keys.insert(key, self.next_metric_key_id);
             self.next_metric_key_id += 1;
         }
-        let top = points.iter().map(|p| p.step).max().unwrap_or(0);
         let note = |progress: &mut Progress, at| {
+            let top = blocks.iter().flat_map(|block| &block.step).max().copied().unwrap_or(0);
             progress.report(attempt, rank, top, at);
-            for point in points.iter().filter(|_| rank == 0) {
-                progress.value(&point.key, attempt, point.step, point.value);
+            for block in blocks.iter().filter(|_| rank == 0) {
+                // Of equal steps the last.
+                let Some((row, step)) = block.step.iter().enumerate().max_by_key(|(_, step)| **step) else {
+                    continue;
+                };
+                for column in &block.columns {
+                    if let Some(value) = column.values.get(row) {
+                        progress.value(&column.key, attempt, *step, *value);
+                    }
+                }
             }
         };
         let lives = around.live.update(id, |facts| note(&mut facts.progress, around.now)).is_some();
         if !lives && let Some(progress) = self.rested.get_mut(id) {
             // Of a run that has ended: it was measured then, and the list learns of it.
-            note(progress, points.iter().map(|p| p.time).max().unwrap_or(around.now));
+            let measured = blocks.iter().flat_map(|block| &block.time).max().copied();
+            note(progress, measured.unwrap_or(around.now));
             group.batch.progress(id, progress);
             group.last_values.insert(id.clone(), progress.last_values());
             group.touched.entry(id.clone()).or_default();
         }
-        for point in &points {
-            if let Some(&key) = state.keys.get(&point.key) {
-                group.batch.metric_point(&PointRow::new(key, rank, attempt, point));
+        for block in &blocks {
+            for column in &block.columns {
+                let Some(&key) = state.keys.get(&column.key) else { continue };
+                for ((step, time), value) in block.step.iter().zip(&block.time).zip(&column.values) {
+                    group.batch.metric_point(&PointRow::new(key, rank, *step, attempt, *time, *value));
+                }
             }
         }
-        *group.reported.entry(id.clone()).or_default() += points.len();
-        Ok(Stored { points: taken, known: false })
+        *group.reported.entry(id.clone()).or_default() += taken;
+        Ok(Stored { points: number::size(taken), known: false })
     }
 }

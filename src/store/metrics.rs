@@ -14,7 +14,7 @@ use crate::{
     base::{ActorId, RunId, Timestamp},
     model::{
         downsample::Sample,
-        metrics::{MetricSummary, MetricValue, Point},
+        metrics::{MetricSummary, MetricValue},
         seqs::SeqSet,
     },
 };
@@ -48,15 +48,15 @@ pub(crate) struct WriterRow<'a> {
 }
 
 impl PointRow {
-    pub(crate) fn new(key_id: i64, rank: u32, attempt: u32, point: &Point) -> Self {
-        let real = match point.value {
+    pub(crate) fn new(key_id: i64, rank: u32, step: i64, attempt: u32, time: Timestamp, value: f64) -> Self {
+        let real = match value {
             x if x.is_nan() => None,
             x if x.is_finite() => Some(SqlReal::Finite(x)),
             x => Some(SqlReal::Infinite(if x > 0.0 { "9e999" } else { "-9e999" })),
         };
         // The same 64 bits read as a signed integer, which is what SQLite has.
-        let bits = i64::from_ne_bytes(point.value.to_bits().to_ne_bytes());
-        Self(key_id, rank, point.step, attempt, point.time.as_ms(), real, bits)
+        let bits = i64::from_ne_bytes(value.to_bits().to_ne_bytes());
+        Self(key_id, rank, step, attempt, time.as_ms(), real, bits)
     }
 }
 

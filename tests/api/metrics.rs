@@ -113,7 +113,7 @@ async fn one_bad_value_stores_nothing_and_is_named() {
     let many = json!({"writer": "w", "seq": 1, "reports": [{"step": 1, "metrics": keys}]});
     let answer = head.say(&run, "reports", many).await;
     assert_problem(&answer, 422, "invalid");
-    assert_eq!(answer.body["limit"], 10_000);
+    assert_eq!(answer.body["limit"], 20_000);
     let unknown = columns(1, 7, 0..1, |_| json!(1));
     assert_problem(&head.say(&run, "reports", unknown).await, 404, "attempt-not-found");
     assert_eq!(head.get("/api/train/runs/r/metrics").await.body["metrics"], json!([]));

@@ -115,7 +115,7 @@ async fn closures_train_report_and_finish() {
     assert_eq!(run["attempts"][0]["end_reason"], "completed");
     assert_eq!(run["evidence"]["progress"]["ranks"].as_array().unwrap().len(), 3);
     let metrics = head.state.metrics(&result.run_id).await.unwrap();
-    assert_eq!(metrics.iter().find(|m| m.key == "loss").unwrap().count, 300);
+    assert_eq!(metrics.metrics.iter().find(|m| m.key == "loss").unwrap().count, 300);
 }
 
 #[tokio::test]

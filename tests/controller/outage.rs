@@ -112,6 +112,6 @@ async fn what_happens_while_the_head_is_away_is_recorded_when_it_is_back() {
     assert_eq!(run["attempts"][0]["status"], "ERRORED");
     assert_eq!(run["attempts"][1]["status"], "FINISHED");
     let metrics = head.state.metrics(&result.run_id).await.unwrap();
-    assert_eq!(metrics.iter().find(|m| m.key == "loss").unwrap().count, 2000);
+    assert_eq!(metrics.metrics.iter().find(|m| m.key == "loss").unwrap().count, 2000);
     assert!(!result.storage_path.join("spool").exists());
 }

@@ -357,7 +357,7 @@ async fn each_trial_is_a_run_of_its_own() {
     assert_eq!(said(&runs[2]), json!(["t2", "sweep", "ABORTED", "stopped", hung]));
     assert_eq!(runs[1]["first_failure"]["message"], "ValueError: no such layer");
     let metrics = head.state.metrics(&ids[0]).await.unwrap();
-    assert_eq!(metrics.iter().find(|m| m.key == "lr").unwrap().count, 3);
+    assert_eq!(metrics.metrics.iter().find(|m| m.key == "lr").unwrap().count, 3);
 }
 
 /// What a function does, and how it ends.

@@ -10,12 +10,10 @@ use trainhead::{
     base::{ActorId, AttemptId, ManualClock, RunId, Secret, Timestamp},
     model::{
         commands::{Heartbeat, RegisterRun, StopRun},
+        series::{AttemptChoice, Axis, Mode, SeriesRequest, Span},
         verbs::RunVerb,
     },
-    state::{
-        AttemptChoice, DataDir, Include, ListQuery, SeriesRequest, Shelf, StateHandle, StateOptions,
-        StateTask, start,
-    },
+    state::{DataDir, Include, ListQuery, Shelf, StateHandle, StateOptions, StateTask, start},
 };
 
 #[derive(Clone, Debug)]
@@ -111,11 +109,13 @@ impl World {
                 keys: vec!["loss".into()],
                 rank: None,
                 attempt: AttemptChoice::All,
-                from_step: 0,
-                to_step: i64::MAX,
+                span: Span::ALL,
                 max_points: 1000,
+                mode: Mode::Minmax,
+                axis: Axis::Step,
+                since: None,
             };
-            let series = self.state.series(&id, &request).await.unwrap();
+            let series = self.state.series(&id, &request).await.unwrap().series;
             for (field, listed) in run.as_object().unwrap() {
                 assert_eq!(listed, &one[field], "the list and the run disagree about {field}");
             }
