@@ -5,11 +5,13 @@ mod closed_enum;
 
 pub mod attempt;
 mod attempt_transitions;
+pub mod branches;
+pub mod buckets;
 pub mod checkpoint;
 mod checkpoint_transitions;
 pub mod commands;
 mod demand;
-pub mod downsample;
+
 pub mod end_transitions;
 pub mod event;
 pub mod failure;
@@ -35,6 +37,8 @@ pub mod retention;
 pub mod run;
 pub mod seqs;
 pub mod series;
+pub mod thin;
+pub mod track;
 mod transitions;
 pub mod verbs;
 pub mod view;

@@ -31,6 +31,31 @@ impl Block {
         self.step.len() * self.columns.len()
     }
 
+    /// The rows from one on.
+    #[must_use]
+    pub fn rows_from(&self, row: usize) -> Self {
+        let columns = self.columns.iter().map(|c| Column {
+            key: Arc::clone(&c.key),
+            values: c.values.get(row..).unwrap_or_default().to_vec(),
+        });
+        Self {
+            step: self.step.get(row..).unwrap_or_default().to_vec(),
+            time: self.time.get(row..).unwrap_or_default().to_vec(),
+            columns: columns.collect(),
+        }
+    }
+
+    /// Puts the columns in the order of their keys; of columns of one key the last counts.
+    pub fn sort(&mut self) {
+        let ascends = self.columns.is_sorted_by(|a, b| a.key < b.key);
+        if !ascends {
+            self.columns.sort_by(|a, b| a.key.cmp(&b.key));
+            self.columns.reverse();
+            self.columns.dedup_by(|a, b| a.key == b.key);
+            self.columns.reverse();
+        }
+    }
+
     /// Appends another block's rows if it has the same keys in the same order; else gives it back.
     ///
     /// # Errors

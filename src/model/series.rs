@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 use super::{
     closed_enum::closed_enum,
     metrics::{MetricSummary, MetricValue},
+    track::Sample,
 };
 use crate::base::RunId;
 
@@ -33,6 +34,17 @@ closed_enum! {
     }
 }
 
+impl Axis {
+    /// Where a point stands on it.
+    #[must_use]
+    pub fn position(self, sample: &Sample) -> i64 {
+        match self {
+            Self::Step => sample.step,
+            Self::Time => sample.time_ms,
+        }
+    }
+}
+
 /// Which part of a series is asked for, ends included. Both conditions hold at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
@@ -49,6 +61,19 @@ pub struct Span {
 impl Span {
     /// Everything.
     pub const ALL: Self = Self { from_step: 0, to_step: i64::MAX, from_ms: i64::MIN, to_ms: i64::MAX };
+
+    /// Whether a point lies in it.
+    #[must_use]
+    pub fn has(&self, sample: &Sample) -> bool {
+        (self.from_step..=self.to_step).contains(&sample.step)
+            && (self.from_ms..=self.to_ms).contains(&sample.time_ms)
+    }
+
+    /// What of it lies between two steps, ends included.
+    #[must_use]
+    pub fn between(self, first: i64, last: i64) -> Self {
+        Self { from_step: self.from_step.max(first), to_step: self.to_step.min(last), ..self }
+    }
 }
 
 /// Which attempts a series shows.

@@ -19,6 +19,7 @@ use super::{
     data_dir::DataDirLock,
     group::{Around, Group},
     shared::{SWEEP, Shared},
+    unsealed::Unsealed,
     working_set::WorkingSet,
 };
 use crate::{
@@ -49,6 +50,7 @@ pub(super) struct Actor {
     /// Pages that hold nothing, if some may be given back: after a purge, and at the start, since an earlier process may
     /// have been broken off at it.
     free_pages: Option<u64>,
+    pub(super) unsealed: Unsealed,
     _lock: DataDirLock,
 }
 
@@ -59,6 +61,7 @@ impl Actor {
         shared: Arc<Shared>,
         mailbox: mpsc::Receiver<Command>,
         lock: DataDirLock,
+        unsealed: Unsealed,
     ) -> Self {
         let actor = Self {
             writer,
@@ -68,6 +71,7 @@ impl Actor {
             stale: false,
             ticks: HashMap::new(),
             free_pages: Some(u64::MAX),
+            unsealed,
             _lock: lock,
         };
         actor.publish_next_due();
@@ -99,6 +103,7 @@ impl Actor {
                 }
                 _ = sweep.tick() => {
                     self.group(&mut commands, Look::Now).await;
+                    self.seal_what_ended().await;
                     self.give_back().await;
                 }
                 _ = process_ended => self.group(&mut commands, Look::Now).await,
@@ -142,6 +147,7 @@ impl Actor {
             now: shared.clock.now(),
             monotonic: shared.clock.monotonic(),
             ledger: &shared.ledger,
+            windows: &shared.windows,
         };
         self.forgive_own_absence(around.monotonic);
         let mut group = Group::default();
@@ -159,7 +165,9 @@ impl Actor {
         let result = if batch.is_empty() { Ok(()) } else { self.commit(batch).await };
         match result {
             Ok(()) => {
+                let reported = std::mem::take(&mut group.reported);
                 self.publish(&group, listed);
+                self.publish_metrics(reported, &group.sealed);
                 shared.concluding.store(false, Ordering::Release);
                 group.settle_visited(&mut self.set);
                 if !group.purged.is_empty() {
@@ -195,6 +203,8 @@ impl Actor {
         if self.stale {
             let key = self.set.key.clone();
             self.set = WorkingSet::load(&mut self.writer, key, &self.shared).await?;
+            // Of a commit that failed nobody knows whether it is there.
+            self.shared.windows.clear();
             self.stale = false;
         }
         for command in commands {
@@ -205,10 +215,20 @@ impl Actor {
                     self.set.ensure(&run, &mut self.writer).await?;
                 }
                 if matches!(command, Command::Report { .. }) {
-                    self.set.ensure_metrics(&run, &mut self.writer).await?;
+                    self.set.ensure_metrics(&run, &mut self.writer, &self.shared.windows).await?;
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Has the window of a run in memory.
+    pub(super) async fn ensure_window(&mut self, run: &RunId) -> Result<(), StateError> {
+        if self.shared.windows.has(run) {
+            return Ok(());
+        }
+        self.set.ensure_metrics(run, &mut self.writer, &self.shared.windows).await?;
+        self.set.evict([run.clone()]);
         Ok(())
     }
 

@@ -32,6 +32,10 @@ impl WorkingSet {
                     Err(e) => group.answer(reply, Err(e)),
                 }
             }
+            Command::Seal { run, last, sealing, reply } => {
+                let result = self.seal(run, last, &sealing, group, around);
+                group.answer(reply, result);
+            }
             Command::Verb { run, token, verb, reply } => {
                 let result = self.verb(&run, &token, verb, group, around);
                 group.answer_listed(reply, run, result.map_err(Into::into), |ack| ack);

@@ -12,6 +12,7 @@ use crate::{
         points::Block,
         verbs::{BeginAttempt, Begun, RunVerb},
     },
+    store::metrics::Sealing,
 };
 
 /// Where an answer goes. It is sent after the commit, or with the reason why there was none.
@@ -95,6 +96,14 @@ pub(super) enum Command {
     Reconcile {
         reply: Reply<()>,
     },
+    /// A stream's batches were compressed: chunks in their place.
+    Seal {
+        run: RunId,
+        /// The run has ended, and nothing is left to do when this is written.
+        last: bool,
+        sealing: Box<Sealing>,
+        reply: Reply<()>,
+    },
     /// Keep a webhook's place in the trail.
     KeepWebhook {
         place: WebhookPlace,
@@ -115,7 +124,7 @@ impl Command {
             | Self::Edit { run, .. } => vec![run.clone()],
             Self::Purge { runs, .. } => runs.clone(),
             Self::Heartbeats { beats, .. } => beats.iter().map(|b| b.run_id.clone()).collect(),
-            Self::Reconcile { .. } | Self::KeepWebhook { .. } => Vec::new(),
+            Self::Seal { .. } | Self::Reconcile { .. } | Self::KeepWebhook { .. } => Vec::new(),
         }
     }
 
@@ -131,8 +140,11 @@ impl Command {
             Self::Purge { reply, .. } => drop(reply.send(Err(error))),
             Self::Report { reply, .. } => drop(reply.send(Err(error))),
             Self::Heartbeats { reply, .. } => drop(reply.send(Err(error))),
-            Self::Contact { reply, .. } | Self::KeepWebhook { reply, .. } | Self::Reconcile { reply } => {
-                drop(reply.send(Err(error)))
+            Self::Contact { reply, .. }
+            | Self::Seal { reply, .. }
+            | Self::KeepWebhook { reply, .. }
+            | Self::Reconcile { reply } => {
+                drop(reply.send(Err(error)));
             }
         }
     }

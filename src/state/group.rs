@@ -5,13 +5,13 @@ use std::{collections::HashMap, time::Duration};
 use parking_lot::RwLock;
 
 use super::{
-    Ack, StateError, command::Reply, index::RunIndex, live::LiveMap, processes::ProcessWatch,
-    working_set::WorkingSet,
+    Ack, StateError, command::Reply, index::RunIndex, live::LiveMap, metrics::Windows,
+    processes::ProcessWatch, working_set::WorkingSet,
 };
 use crate::{
     base::{RunId, Timestamp, number},
-    model::{RunRecord, Trail, ledger::Ledger},
-    store::{Batch, ListedRun},
+    model::{RunRecord, Trail, ledger::Ledger, points::Block},
+    store::{Batch, ListedRun, metrics::Stream},
 };
 
 /// One group commit in the making.
@@ -22,13 +22,34 @@ pub(super) struct Group {
     pub(super) touched: HashMap<RunId, Trail>,
     /// Runs that are at hand only for this group.
     pub(super) visited: Vec<RunId>,
-    /// Runs whose progress moved, for the ticks to browsers; with the points that came.
-    pub(super) reported: HashMap<RunId, usize>,
+    /// Batches of metrics, in order.
+    pub(super) reported: Vec<Reported>,
+    /// Streams that chunks were written of.
+    pub(super) sealed: Vec<SealedStream>,
     /// Runs that were deleted.
     pub(super) purged: Vec<RunId>,
     /// Last metric values of runs that came to rest.
     pub(super) last_values: HashMap<RunId, Vec<(String, f64)>>,
     answers: Vec<Answer>,
+}
+
+/// A batch of metrics of this group.
+#[derive(Debug)]
+pub(super) struct Reported {
+    pub(super) run: RunId,
+    pub(super) stream: Stream,
+    /// The batch's id.
+    pub(super) id: i64,
+    pub(super) blocks: Vec<Block>,
+}
+
+/// A stream of which this group writes chunks.
+#[derive(Debug)]
+pub(super) struct SealedStream {
+    pub(super) run: RunId,
+    pub(super) stream_id: i64,
+    pub(super) through: i64,
+    pub(super) last: bool,
 }
 
 /// Sends an answer; `None` means that the commit succeeded.
@@ -42,6 +63,7 @@ pub(super) struct Around<'a> {
     pub(super) now: Timestamp,
     pub(super) monotonic: Duration,
     pub(super) ledger: &'a RwLock<Ledger>,
+    pub(super) windows: &'a Windows,
 }
 
 impl Around<'_> {

@@ -30,6 +30,10 @@ pub(crate) struct LiveFacts {
 pub(crate) struct LiveMap(RwLock<HashMap<RunId, LiveFacts>>);
 
 impl LiveMap {
+    pub(crate) fn has(&self, run: &RunId) -> bool {
+        self.0.read().contains_key(run)
+    }
+
     pub(crate) fn get(&self, run: &RunId) -> Option<LiveFacts> {
         self.0.read().get(run).cloned()
     }

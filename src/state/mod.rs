@@ -38,6 +38,7 @@ mod retention;
 mod shared;
 mod shown;
 mod start;
+mod unsealed;
 mod webhooks;
 mod working_set;
 

@@ -18,6 +18,7 @@ impl Actor {
         // First what is gone: its id may have been registered anew.
         for id in &group.purged {
             shared.index.write().remove(id);
+            shared.windows.remove(id);
             shared.hub.publish(id, "gone", || serde_json::json!({"run_id": id}).to_string());
         }
         shared.counters.purged.add(number::size(group.purged.len()));
@@ -36,15 +37,12 @@ impl Actor {
             }
             if status != RunStatus::Started {
                 self.ticks.remove(&id);
+                self.unsealed.ended(id);
             }
         }
         let newest = group.touched.values().flat_map(|trail| &trail.events).map(|event| event.id).max();
         if let Some(newest) = newest {
             shared.newest_event.send_replace(newest);
-        }
-        for (run, points) in &group.reported {
-            shared.counters.points.add(number::size(*points));
-            *self.ticks.entry(run.clone()).or_default() += points;
         }
     }
 

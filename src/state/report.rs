@@ -3,14 +3,18 @@
 use std::sync::Arc;
 
 use super::{
+    StateError,
     command::Points,
-    group::{Around, Group},
+    group::{Around, Group, Reported, SealedStream},
     working_set::WorkingSet,
 };
 use crate::{
     base::{Invalid, RunId, Secret, limits, number, secret::SigningKey},
     model::{Refusal, metrics::Stored, points::count, progress::Progress},
-    store::metrics::{PointRow, WriterRow},
+    store::{
+        codec::tail,
+        metrics::{Sealing, Stream, StreamRow, WriterRow},
+    },
 };
 
 /// Who delivers metrics.
@@ -63,7 +67,7 @@ impl WorkingSet {
         group: &mut Group,
         around: Around<'_>,
     ) -> Result<Stored, Refusal> {
-        let Points { writer, seq, attempt, rank, blocks } = batch;
+        let Points { writer, seq, attempt, rank, mut blocks } = batch;
         let record = self.records.get(id).ok_or_else(|| Refusal::RunNotFound(id.clone()))?;
         if usize::try_from(attempt).unwrap_or(usize::MAX) >= record.attempts.len().max(1) {
             return Err(Refusal::AttemptNotFound { run: id.clone(), attempt: attempt.to_string() });
@@ -84,10 +88,29 @@ impl WorkingSet {
         }
         group.batch.metric_writer(&WriterRow { run_id: id, writer: &writer, stored });
         for key in new_keys {
-            group.batch.metric_key(self.next_metric_key_id, id, &key);
-            state.keys.insert(key, self.next_metric_key_id);
-            self.next_metric_key_id += 1;
+            group.batch.metric_key(self.next.key, id, &key);
+            state.keys.insert(key, self.next.key);
+            self.next.key += 1;
         }
+        let stream = *state.streams.entry((attempt, rank)).or_insert_with(|| {
+            let stream = Stream { id: self.next.stream, attempt, rank, sealed_through: 0 };
+            group.batch.metric_stream(&StreamRow { id: stream.id, run_id: id, attempt, rank });
+            self.next.stream += 1;
+            stream
+        });
+        for column in blocks.iter_mut().flat_map(|block| &mut block.columns) {
+            // One text for all batches.
+            if let Some((known, _)) = state.keys.get_key_value(&column.key) {
+                column.key = Arc::clone(known);
+            }
+        }
+        let batch = self.next.batch;
+        self.next.batch += 1;
+        group.batch.metric_tail(
+            batch,
+            stream.id,
+            &tail::encode(&blocks, |c| state.keys.get(&c.key).copied()),
+        );
         let note = |progress: &mut Progress, at| {
             let top = blocks.iter().flat_map(|block| &block.step).max().copied().unwrap_or(0);
             progress.report(attempt, rank, top, at);
@@ -112,15 +135,28 @@ impl WorkingSet {
             group.last_values.insert(id.clone(), progress.last_values());
             group.touched.entry(id.clone()).or_default();
         }
-        for block in &blocks {
-            for column in &block.columns {
-                let Some(&key) = state.keys.get(&column.key) else { continue };
-                for ((step, time), value) in block.step.iter().zip(&block.time).zip(&column.values) {
-                    group.batch.metric_point(&PointRow::new(key, rank, *step, attempt, *time, *value));
-                }
-            }
-        }
-        *group.reported.entry(id.clone()).or_default() += taken;
+        group.reported.push(Reported { run: id.clone(), stream, id: batch, blocks });
         Ok(Stored { points: number::size(taken), known: false })
+    }
+
+    /// Chunks in place of what a stream reported.
+    pub(super) fn seal(
+        &self,
+        run: RunId,
+        last: bool,
+        sealing: &Sealing,
+        group: &mut Group,
+        around: Around<'_>,
+    ) -> Result<(), StateError> {
+        // Deleted meanwhile, or read anew after a commit that failed.
+        if group.purged.contains(&run) || !around.windows.has_stream(&run, sealing.stream_id) {
+            return Err(StateError::Unavailable("the stream is not at hand any more".to_owned()));
+        }
+        if !sealing.chunks.is_empty() {
+            group.batch.seal(sealing);
+        }
+        let &Sealing { stream_id, through, .. } = sealing;
+        group.sealed.push(SealedStream { run, stream_id, through, last });
+        Ok(())
     }
 }

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::{
     StateError, counters::Counters, data_dir::DataDir, hub::Hub, index::RunIndex, live::LiveMap,
-    processes::ProcessWatch, shown::ShownRuns, webhooks::WebhookBoard,
+    metrics::Windows, processes::ProcessWatch, shown::ShownRuns, webhooks::WebhookBoard,
 };
 use crate::{
     base::{Clock, Timestamp, number, sampler::HostSampler},
@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) index: RwLock<RunIndex>,
     pub(crate) live: LiveMap,
+    /// The newest points of runs that report.
+    pub(crate) windows: Windows,
     pub(crate) hub: Hub,
     pub(crate) processes: ProcessWatch,
     pub(crate) reader: Reader,

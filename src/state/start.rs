@@ -22,10 +22,12 @@ use super::{
     hub::Hub,
     index::RunIndex,
     live::LiveMap,
+    metrics::{Sealer, Windows, upgrade},
     nodes::own_node,
     processes::ProcessWatch,
     shared::Shared,
     shown::ShownRuns,
+    unsealed::Unsealed,
     webhooks::WebhookBoard,
     working_set::WorkingSet,
 };
@@ -90,6 +92,7 @@ pub async fn start(options: StateOptions) -> Result<(StateHandle, StateTask), St
         }
     };
     renew_documents(&mut writer).await?;
+    upgrade(&mut writer).await?;
     let newest_event = writer.last_event_id().await?;
     let mut index = RunIndex::default();
     writer.listed_runs(|run| index.push(run)).await?;
@@ -98,6 +101,7 @@ pub async fn start(options: StateOptions) -> Result<(StateHandle, StateTask), St
         data_dir,
         index: RwLock::new(index),
         live: LiveMap::default(),
+        windows: Windows::default(),
         hub: Hub::new(),
         processes: ProcessWatch::new().map_err(io)?,
         reader,
@@ -119,10 +123,12 @@ pub async fn start(options: StateOptions) -> Result<(StateHandle, StateTask), St
     let set = WorkingSet::load(&mut writer, key, &shared).await?;
     info!("the store is open: {} live runs", set.records.len());
     let (sender, mailbox) = mpsc::channel(MAILBOX);
-    let actor = Actor::new(writer, set, Arc::clone(&shared), mailbox, lock);
+    let (sealer, seals) = Sealer::new(Arc::clone(&shared), &sender);
+    let tail = writer.runs_with_tail().await?;
+    let actor = Actor::new(writer, set, Arc::clone(&shared), mailbox, lock, Unsealed::new(seals, tail));
     let tasks = Tasks::new();
-    let stop = tasks.stopping();
-    drop(tasks.spawn(actor.run(stop)));
+    drop(tasks.spawn(sealer.run(tasks.stopping())));
+    drop(tasks.spawn(actor.run(tasks.stopping())));
     Ok((StateHandle::new(sender, shared), StateTask { tasks }))
 }
 

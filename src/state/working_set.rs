@@ -6,13 +6,17 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use super::{
     StateError,
     live::{LiveFacts, LiveMap},
+    metrics::{Windows, window_of},
     processes::{ProcessWatch, Sight},
     shared::Shared,
 };
 use crate::{
     base::{ActorId, RunId, limits, secret::SigningKey},
     model::{RunRecord, lease::Leases, ledger::Ledger, progress::Progress, run::Stop, seqs::SeqSet},
-    store::Writer,
+    store::{
+        Writer,
+        metrics::{LastIds, Stream},
+    },
 };
 
 #[derive(Debug)]
@@ -26,13 +30,16 @@ pub(super) struct WorkingSet {
     /// Stops that were asked for and not confirmed.
     pub(super) stops: Leases,
     pub(super) next_event_id: i64,
-    pub(super) next_metric_key_id: i64,
+    /// The ids that are given next.
+    pub(super) next: LastIds,
 }
 
 /// What is known of a run's metrics.
 #[derive(Debug)]
 pub(super) struct MetricState {
     pub(super) keys: HashMap<Arc<str>, i64>,
+    /// By attempt and rank.
+    pub(super) streams: HashMap<(u32, u32), Stream>,
     pub(super) writers: HashMap<ActorId, SeqSet>,
 }
 
@@ -52,7 +59,7 @@ impl WorkingSet {
             leases: Leases::default(),
             stops: Leases::default(),
             next_event_id: writer.last_event_id().await? + 1,
-            next_metric_key_id: writer.last_metric_key_id().await? + 1,
+            next: writer.last_metric_ids().await?.next(),
         };
         live.clear();
         let mut ledger = Ledger::of(shared.node.clone());
@@ -125,14 +132,24 @@ impl WorkingSet {
         &mut self,
         run: &RunId,
         writer: &mut Writer,
+        windows: &Windows,
     ) -> Result<(), StateError> {
-        if !self.metrics.contains_key(run) {
-            let state = MetricState {
-                keys: writer.metric_keys(run).await?,
-                writers: writer.metric_writers(run).await?,
-            };
-            self.metrics.insert(run.clone(), state);
+        if self.metrics.contains_key(run) && windows.has(run) {
+            return Ok(());
         }
+        let (keys, streams) = (writer.metric_keys(run).await?, writer.metric_streams(run).await?);
+        if !windows.has(run) {
+            let ids: Vec<i64> = streams.iter().map(|s| s.id).collect();
+            let rows = writer.metric_tail(&ids).await?;
+            let names = keys.iter().map(|(key, id)| (*id, Arc::clone(key))).collect();
+            windows.put(run, window_of(&streams, rows, &names)?);
+        }
+        let state = MetricState {
+            keys,
+            streams: streams.into_iter().map(|s| ((s.attempt, s.rank), s)).collect(),
+            writers: writer.metric_writers(run).await?,
+        };
+        self.metrics.insert(run.clone(), state);
         Ok(())
     }
 

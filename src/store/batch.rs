@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{
     DeadLetterRow, StoreError, WebhookRow, Writer, attempts, checkpoints, events,
     json_row::{Rows, Transaction},
-    metrics::{self, KeyRow, PointRow, WriterRow},
+    metrics::{self, KeyRow, Sealing, StreamRow, WriterRow},
     nodes::{self as node_rows, NodeRow},
     progress::{self, ProgressRow},
     purge, runs, webhooks,
@@ -27,8 +27,13 @@ pub(crate) struct Batch {
     contacts: Rows,
     progress: Rows,
     metric_keys: Rows,
-    metric_points: Rows,
+    metric_streams: Rows,
+    metric_tail: Rows,
     metric_writers: Rows,
+    seals: Rows,
+    replaced_chunks: Rows,
+    metric_chunks: Rows,
+    upgraded: Rows,
     nodes: Rows,
     purged: Rows,
     webhooks: Rows,
@@ -47,8 +52,13 @@ impl Default for Batch {
             contacts: Rows::of("actors"),
             progress: Rows::of("progress"),
             metric_keys: Rows::of("metric_keys"),
-            metric_points: Rows::of("metric_points"),
+            metric_streams: Rows::of("metric_streams"),
+            metric_tail: Rows::of("metric_tail"),
             metric_writers: Rows::of("metric_writers"),
+            seals: Rows::of("metric_streams"),
+            replaced_chunks: Rows::of("metric_chunks"),
+            metric_chunks: Rows::of("metric_chunks"),
+            upgraded: Rows::of("metric_points"),
             nodes: Rows::of("nodes"),
             purged: Rows::of("runs"),
             webhooks: Rows::of("webhooks"),
@@ -94,12 +104,40 @@ impl Batch {
         self.metric_keys.push(&KeyRow { id, run_id, key });
     }
 
-    pub(crate) fn metric_point(&mut self, point: &PointRow) {
-        self.metric_points.push(point);
+    pub(crate) fn metric_stream(&mut self, row: &StreamRow<'_>) {
+        self.metric_streams.push(row);
+    }
+
+    /// A batch of a stream, in the form of `codec::tail`.
+    pub(crate) fn metric_tail(&mut self, id: i64, stream_id: i64, points: &[u8]) {
+        let points = self.metric_tail.slice(points);
+        self.metric_tail.push(&(id, stream_id, points.place, points.len));
+    }
+
+    /// Chunks in place of a stream's batches.
+    pub(crate) fn seal(&mut self, sealing: &Sealing) {
+        let Sealing { stream_id, through, summaries, chunks, replaced } = sealing;
+        let summaries = self.seals.slice(summaries);
+        self.seals.push(&(stream_id, through, summaries.place, summaries.len));
+        replaced.iter().for_each(|id| self.replaced_chunks.push(id));
+        for chunk in chunks {
+            let digest = self.metric_chunks.slice(&chunk.digest);
+            let rollup = self.metric_chunks.slice(&chunk.rollup);
+            let points = self.metric_chunks.slice(&chunk.points);
+            let slices = [digest, rollup, points].map(|s| (s.place, s.len));
+            let [(a, b), (c, d), (e, f)] = slices;
+            let row = (chunk.key_id, stream_id, chunk.first_step, chunk.last_step, a, b, c, d, e, f);
+            self.metric_chunks.push(&row);
+        }
     }
 
     pub(crate) fn metric_writer(&mut self, row: &WriterRow<'_>) {
         self.metric_writers.push(row);
+    }
+
+    /// The points of a run that an earlier version wrote are in chunks now.
+    pub(crate) fn upgraded(&mut self, run_id: &RunId) {
+        self.upgraded.push(run_id);
     }
 
     pub(crate) fn node(&mut self, offer: &NodeOffer, first_seen_ms: Timestamp) {
@@ -130,8 +168,13 @@ impl Batch {
             contacts,
             progress,
             metric_keys,
-            metric_points,
+            metric_streams,
+            metric_tail,
             metric_writers,
+            seals,
+            replaced_chunks,
+            metric_chunks,
+            upgraded,
             nodes,
             purged,
             webhooks,
@@ -146,8 +189,13 @@ impl Batch {
             && contacts.is_empty()
             && progress.is_empty()
             && metric_keys.is_empty()
-            && metric_points.is_empty()
+            && metric_streams.is_empty()
+            && metric_tail.is_empty()
             && metric_writers.is_empty()
+            && seals.is_empty()
+            && replaced_chunks.is_empty()
+            && metric_chunks.is_empty()
+            && upgraded.is_empty()
             && nodes.is_empty()
             && purged.is_empty()
             && webhooks.is_empty()
@@ -172,8 +220,13 @@ impl Writer {
             contacts,
             progress,
             metric_keys,
-            metric_points,
+            metric_streams,
+            metric_tail,
             metric_writers,
+            seals,
+            replaced_chunks,
+            metric_chunks,
+            upgraded,
             nodes,
             purged,
             webhooks: places,
@@ -191,8 +244,13 @@ impl Writer {
         tx.add(contacts, &[runs::WRITE_CONTACTS])?;
         tx.add(progress, &[progress::WRITE])?;
         tx.add(metric_keys, &[metrics::WRITE_KEYS])?;
-        tx.add(metric_points, &[metrics::WRITE_POINTS])?;
+        tx.add(metric_streams, &[metrics::WRITE_STREAMS])?;
+        tx.add(metric_tail, &[metrics::WRITE_TAIL])?;
         tx.add(metric_writers, &[metrics::WRITE_WRITERS])?;
+        tx.add(seals, &metrics::WRITE_SEALS)?;
+        tx.add(replaced_chunks, &[metrics::REMOVE_CHUNKS])?;
+        tx.add(metric_chunks, &[metrics::WRITE_CHUNKS])?;
+        tx.add(upgraded, &[metrics::upgrade::REMOVE_OLD_POINTS])?;
         tx.add(nodes, &[node_rows::WRITE])?;
         tx.add(places, &[webhooks::WRITE])?;
         tx.add(dead_letters, &[webhooks::WRITE_DEAD_LETTERS, webhooks::TRIM_DEAD_LETTERS])?;

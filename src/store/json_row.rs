@@ -14,12 +14,21 @@ use super::StoreError;
 pub(super) struct Rows {
     table: &'static str,
     text: Vec<u8>,
+    /// Long values of all rows, one behind the other: a row names its own by place and length.
+    blob: Vec<u8>,
     broken: Option<String>,
+}
+
+/// Where a long value stands in the rows' blob, as `substr` counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slice {
+    pub(super) place: usize,
+    pub(super) len: usize,
 }
 
 impl Rows {
     pub(super) fn of(table: &'static str) -> Self {
-        Self { table, text: Vec::new(), broken: None }
+        Self { table, text: Vec::new(), blob: Vec::new(), broken: None }
     }
 
     pub(super) fn push<T: Serialize>(&mut self, row: &T) {
@@ -27,6 +36,13 @@ impl Rows {
         if let Err(e) = serde_json::to_writer(&mut self.text, row) {
             self.broken = Some(e.to_string());
         }
+    }
+
+    /// Takes a long value of the row that is pushed next, which would cost much as a part of the JSON.
+    pub(super) fn slice(&mut self, bytes: &[u8]) -> Slice {
+        let place = self.blob.len() + 1;
+        self.blob.extend_from_slice(bytes);
+        Slice { place, len: bytes.len() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -44,8 +60,8 @@ impl Rows {
         transaction.commit(connection).await
     }
 
-    /// The finished array, if there are any rows.
-    fn text(mut self) -> Result<Option<String>, StoreError> {
+    /// The finished array and the blob, if there are any rows.
+    fn finish(mut self) -> Result<Option<(String, Vec<u8>)>, StoreError> {
         let table = self.table;
         if let Some(what) = self.broken {
             return Err(StoreError::Corrupt { table, what });
@@ -56,7 +72,8 @@ impl Rows {
         self.text.push(b']');
         // serde_json writes UTF-8.
         let text = String::from_utf8(self.text);
-        text.map(Some).map_err(|e| StoreError::Corrupt { table, what: e.to_string() })
+        text.map(|text| Some((text, self.blob)))
+            .map_err(|e| StoreError::Corrupt { table, what: e.to_string() })
     }
 }
 
@@ -65,20 +82,30 @@ impl Rows {
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
     sql: String,
-    arguments: Vec<String>,
+    arguments: Vec<Argument>,
+}
+
+#[derive(Debug)]
+enum Argument {
+    Text(String),
+    Blob(Vec<u8>),
 }
 
 impl Transaction {
-    /// Adds statements that read rows from `$1`; nothing if there are none. A statement that takes rows apart begins with
+    /// Adds statements that read rows from `$1` and their long values from `$blob`; nothing if there are none. A statement that takes rows apart begins with
     /// `with rows (v) as materialized (select value from jsonb_each($1))`: each mention of the table's own column would
     /// make its value anew, and the binary form is found its way in without being read (measured: together half of the
     /// cost of a registration).
     pub(super) fn add(&mut self, rows: Rows, statements: &[&'static str]) -> Result<(), StoreError> {
-        let Some(text) = rows.text()? else { return Ok(()) };
-        self.arguments.push(text);
+        let Some((text, blob)) = rows.finish()? else { return Ok(()) };
+        self.arguments.push(Argument::Text(text));
         let place = format!("${}", self.arguments.len());
+        if !blob.is_empty() {
+            self.arguments.push(Argument::Blob(blob));
+        }
+        let blob = format!("${}", self.arguments.len());
         for statement in statements {
-            self.sql.push_str(&statement.replace("$1", &place));
+            self.sql.push_str(&statement.replace("$1", &place).replace("$blob", &blob));
             self.sql.push_str(";\n");
         }
         Ok(())
@@ -89,7 +116,10 @@ impl Transaction {
             return Ok(());
         }
         let sql = sqlx::AssertSqlSafe(format!("begin immediate;\n{}commit", self.sql));
-        let query = self.arguments.into_iter().fold(sqlx::query(sql), |query, text| query.bind(text));
+        let query = self.arguments.into_iter().fold(sqlx::query(sql), |query, argument| match argument {
+            Argument::Text(text) => query.bind(text),
+            Argument::Blob(bytes) => query.bind(bytes),
+        });
         let result = query.execute(&mut *connection).await;
         if result.is_err() {
             // If it failed before it began there is nothing to roll back, which is an error of no interest.

@@ -5,6 +5,7 @@ mod attempts;
 pub(crate) mod backup;
 mod batch;
 mod checkpoints;
+pub(crate) mod codec;
 mod events;
 mod examine;
 mod json_row;

@@ -31,6 +31,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (4, "webhooks", include_str!("../../migrations/0004_webhooks.sql")),
     (5, "attempts in full", include_str!("../../migrations/0005_attempts_in_full.sql")),
     (6, "checkpoints", include_str!("../../migrations/0006_checkpoints.sql")),
+    (7, "metric chunks", include_str!("../../migrations/0007_metric_chunks.sql")),
 ];
 
 /// What can go wrong in the store.

@@ -1,31 +1,52 @@
-//! Metrics as they are read: summaries, series, and series of many runs.
+//! Metrics: how they are kept in memory (`window`) and sealed (`sealer`, `seal`), and how they are read (`read`, `pieces`,
+//! `overview`).
 
-use std::collections::{BTreeMap, VecDeque};
+mod overview;
+mod pieces;
+mod read;
+mod seal;
+mod sealer;
+mod upgrade;
+mod window;
 
+use std::collections::VecDeque;
+
+pub(super) use read::window_of;
+pub(super) use sealer::{SealRequest, Sealer};
+pub(super) use upgrade::upgrade;
+pub(super) use window::{SealState, Windows};
+
+use self::read::Reading;
 use super::{StateError, StateHandle};
 use crate::{
-    base::{Invalid, RunId, number},
+    base::{Invalid, RunId},
     model::{
         Refusal,
-        downsample::{Sample, min_max},
-        series::{AttemptChoice, CompareRequest, Lost, Overview, Series, SeriesAnswer, SeriesRequest},
+        buckets::Grid,
+        series::{CompareRequest, Mode, Overview, Series, SeriesAnswer, SeriesRequest},
     },
-    store::metrics::SeriesQuery,
 };
 
-/// Series of many runs, one run after another.
+/// Series of many runs on one grid, one run after another.
 #[derive(Debug)]
 pub struct Comparison {
     state: StateHandle,
     runs: VecDeque<RunId>,
     request: SeriesRequest,
+    grid: Option<Grid>,
 }
 
 impl Comparison {
     /// The series of the next run; nothing after the last.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
     pub async fn next(&mut self) -> Option<Result<(RunId, Vec<Series>), StateError>> {
         let run = self.runs.pop_front()?;
-        Some(self.state.series(&run, &self.request).await.map(|answer| (run, answer.series)))
+        let shared = &self.state.shared;
+        let series =
+            async { Reading::of(shared, &run, &self.request).await?.finish(&self.request, self.grid).await };
+        Some(series.await.map(|series| (run, series)))
     }
 }
 
@@ -36,67 +57,55 @@ impl StateHandle {
     /// When there is no such run.
     pub async fn metrics(&self, id: &RunId) -> Result<Overview, StateError> {
         self.known(id)?;
-        let metrics = self.shared.reader.metric_summaries(id).await?;
-        Ok(Overview { metrics, lost: Lost::default(), cursor: 0 })
+        overview::overview(&self.shared, id).await
     }
 
-    /// Series of many runs on one grid.
+    /// Series of many runs on one grid, so that their curves line up.
     ///
     /// # Errors
     /// When one of the runs does not exist, or no key is asked for.
     pub async fn compare(&self, request: CompareRequest) -> Result<Comparison, StateError> {
-        for run in &request.runs {
+        let CompareRequest { runs, series: request } = request;
+        check(&request)?;
+        let mut whole: Option<(i64, i64)> = None;
+        for run in &runs {
             self.known(run)?;
+            let extent = Reading::of(&self.shared, run, &request).await?.extent(&request);
+            whole = match (whole, extent) {
+                (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
+                (a, b) => a.or(b),
+            };
         }
-        Ok(Comparison { state: self.clone(), runs: request.runs.into(), request: request.series })
+        let buckets = if request.mode == Mode::Mean { request.max_points } else { request.max_points / 2 };
+        let grid = whole.map(|(first, last)| Grid::over(first, last, buckets.max(2)));
+        Ok(Comparison { state: self.clone(), runs: runs.into(), request, grid })
     }
 
-    /// Series of a run: range first, then sampling.
+    /// Series of a run: range first, then sampling. With `since`, only what came after it, if that is known and not more
+    /// than is asked for.
     ///
     /// # Errors
     /// When there is no such run, or no key is asked for.
     pub async fn series(&self, id: &RunId, request: &SeriesRequest) -> Result<SeriesAnswer, StateError> {
         self.known(id)?;
-        if request.keys.is_empty() {
-            return Err(Refusal::from(Invalid::rule("key", "name at least one key, ?key=…")).into());
+        check(request)?;
+        let news = match request.since {
+            Some(since) => read::news(&self.shared, id, request, since).await?,
+            None => None,
+        };
+        if let Some(answer) = news {
+            return Ok(answer);
         }
-        let mut out = Vec::new();
-        for key in &request.keys {
-            let query = SeriesQuery {
-                run: id.clone(),
-                key: key.clone(),
-                rank: request.rank,
-                attempt: match request.attempt {
-                    AttemptChoice::One(ordinal) => Some(ordinal),
-                    AttemptChoice::Merged | AttemptChoice::All => None,
-                },
-                from_step: request.span.from_step,
-                to_step: request.span.to_step,
-            };
-            let mut groups: BTreeMap<(u32, Option<u32>), Vec<Sample>> = BTreeMap::new();
-            for (rank, sample) in self.shared.reader.series(&query).await? {
-                let attempt = (request.attempt != AttemptChoice::Merged).then_some(sample.attempt);
-                let samples = groups.entry((rank, attempt)).or_default();
-                // Of equal steps the newest attempt's comes first, and is the one that counts.
-                if samples.last().is_none_or(|last| last.step != sample.step) {
-                    samples.push(sample);
-                }
-            }
-            out.extend(groups.into_iter().map(|((rank, attempt), samples)| {
-                let thin = min_max(&samples, request.max_points);
-                Series {
-                    key: key.clone(),
-                    attempt: attempt.map_or_else(|| "merged".into(), Into::into),
-                    rank,
-                    count: number::size(samples.len()),
-                    next_step: None,
-                    step: thin.iter().map(|s| s.step).collect(),
-                    time_ms: thin.iter().map(|s| s.time_ms).collect(),
-                    value: thin.iter().map(|s| s.value).collect(),
-                    attempt_at: thin.iter().map(|s| s.attempt).collect(),
-                }
-            }));
-        }
-        Ok(SeriesAnswer { series: out, cursor: 0, whole: true })
+        // Before the points are read: what comes meanwhile comes again.
+        let cursor = read::cursor(&self.shared, id).await?;
+        let series = Reading::of(&self.shared, id, request).await?.finish(request, None).await?;
+        Ok(SeriesAnswer { series, cursor, whole: true })
     }
+}
+
+fn check(request: &SeriesRequest) -> Result<(), StateError> {
+    if request.keys.is_empty() {
+        return Err(Refusal::from(Invalid::rule("key", "name at least one key, ?key=…")).into());
+    }
+    Ok(())
 }

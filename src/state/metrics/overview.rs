@@ -1,0 +1,152 @@
+//! What is known of all metrics of a run: from the summaries of what is sealed and those of what is not, without a look at
+//! the points.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use super::{
+    read::{Reading, Streams},
+    window::Open,
+};
+use crate::{
+    base::{RunId, Timestamp},
+    model::{
+        metrics::{MetricSummary, MetricValue},
+        series::{AttemptChoice, Axis, Lost, Mode, Overview, SeriesRequest, Span},
+        track::{Digest, Track},
+    },
+    state::{StateError, shared::Shared},
+    store::metrics::Stream,
+};
+
+/// The digests of a run's series by key, then by rank and attempt.
+type Digests = BTreeMap<Arc<str>, BTreeMap<(u32, u32), Digest>>;
+
+pub(super) async fn overview(shared: &Shared, run: &RunId) -> Result<Overview, StateError> {
+    let mut streams = Streams::of(shared, run, |_, _| true).await?;
+    let names: HashMap<i64, Arc<str>> = streams.snapshot.keys(run).await?.into_iter().collect();
+    let sealed = streams.snapshot.summaries(run).await?;
+    let cursor = streams.cursor(&sealed.iter().map(|(stream, _)| *stream).collect::<Vec<_>>());
+    let mut digests = Digests::new();
+    let mut unsure = Vec::new();
+    for (stream, series) in sealed {
+        let window = streams.window(&stream);
+        let mut open = window.map(|w| w.open_after(stream.sealed_through)).unwrap_or_default();
+        let at = (stream.rank, stream.attempt);
+        for sealed in series {
+            let Some(key) = names.get(&sealed.key_id) else { continue };
+            let digest = match Arc::make_mut(&mut open).remove(key) {
+                None => sealed.digest,
+                Some(Open { digest, ascends }) if ascends && digest.first.step > sealed.digest.last.step => {
+                    sealed.digest.followed_by(digest)
+                }
+                Some(_) => {
+                    unsure.push((Arc::clone(key), stream));
+                    continue;
+                }
+            };
+            digests.entry(Arc::clone(key)).or_default().insert(at, digest);
+        }
+        for (key, open) in &*open {
+            let exact = match window {
+                Some(window) if !open.ascends => window.track(key, stream.sealed_through).digest(),
+                _ => Some(open.digest),
+            };
+            if let Some(digest) = exact {
+                digests.entry(Arc::clone(key)).or_default().insert(at, digest);
+            }
+        }
+    }
+    drop(streams);
+    for (key, stream) in unsure {
+        let track = track(shared, run, &key, &stream, Span::ALL, usize::MAX).await?;
+        if let Some(digest) = track.digest() {
+            digests.entry(key).or_default().insert((stream.rank, stream.attempt), digest);
+        }
+    }
+    let lost = lost(shared, run, &digests).await?;
+    let metrics = digests.into_iter().filter_map(|(key, of)| summary(&key, &of)).collect();
+    Ok(Overview { metrics, lost, cursor })
+}
+
+/// The points of one series.
+async fn track(
+    shared: &Shared,
+    run: &RunId,
+    key: &str,
+    stream: &Stream,
+    span: Span,
+    most: usize,
+) -> Result<Track, StateError> {
+    let request = SeriesRequest {
+        keys: vec![key.to_owned()],
+        rank: Some(stream.rank),
+        attempt: AttemptChoice::One(stream.attempt),
+        span,
+        max_points: most,
+        mode: Mode::Raw,
+        axis: Axis::Step,
+        since: None,
+    };
+    let series = Reading::of(shared, run, &request).await?.finish(&request, None).await?;
+    let tracks = series
+        .into_iter()
+        .filter_map(|s| Track::of(s.step, s.time_ms, s.value.into_iter().map(|MetricValue(x)| x).collect()));
+    Ok(tracks.reduce(Track::overlaid).unwrap_or_default())
+}
+
+fn summary(key: &str, of: &BTreeMap<(u32, u32), Digest>) -> Option<MetricSummary> {
+    let (lowest, _) = of.keys().next()?;
+    let (_, newest) = of.iter().take_while(|((rank, _), _)| rank == lowest).last()?;
+    let all = of.values().copied().reduce(|a, b| {
+        let (first, last) = if a.first.step <= b.first.step { (a.first, b.last) } else { (b.first, a.last) };
+        let last = if a.last.step > last.step { a.last } else { last };
+        Digest { first, last, ..a.followed_by(b) }
+    })?;
+    Some(MetricSummary {
+        key: key.to_owned(),
+        count: i64::try_from(all.count).unwrap_or(i64::MAX),
+        first_step: all.first.step,
+        last_step: all.last.step,
+        last: MetricValue(newest.last.value),
+        min: all.min(),
+        max: all.max(),
+        nan_count: i64::try_from(all.nan_count).unwrap_or(i64::MAX),
+        last_time_ms: Timestamp::from_ms(newest.last.time_ms),
+    })
+}
+
+/// What restarts threw away: of each attempt the steps from which on a newer one did them again, by the key that it
+/// reported most often and the newer ones report as well.
+async fn lost(shared: &Shared, run: &RunId, digests: &Digests) -> Result<Lost, StateError> {
+    let Some(rank) = digests.values().filter_map(|of| of.keys().next()).map(|(rank, _)| *rank).min() else {
+        return Ok(Lost::default());
+    };
+    let mut chosen: BTreeMap<u32, (u64, &Arc<str>, Digest, i64)> = BTreeMap::new();
+    for (key, of) in digests {
+        let attempts = || of.iter().filter(|((r, _), _)| *r == rank).map(|((_, attempt), d)| (*attempt, d));
+        for (attempt, digest) in attempts() {
+            let newer = attempts().filter(|(other, _)| *other > attempt).map(|(_, d)| d.first.step).min();
+            let Some(from) = newer else { continue };
+            let best = chosen.get(&attempt).is_none_or(|(count, ..)| *count < digest.count);
+            if best {
+                chosen.insert(attempt, (digest.count, key, *digest, from));
+            }
+        }
+    }
+    let mut lost = Lost::default();
+    for (attempt, (_, key, digest, from)) in chosen {
+        if digest.last.step < from {
+            continue;
+        }
+        let stream = Stream { id: 0, attempt, rank, sealed_through: 0 };
+        let span = Span { from_step: from, ..Span::ALL };
+        let again = track(shared, run, key, &stream, span, 1).await?;
+        let begun = again.times_ms().first().copied().unwrap_or(digest.last.time_ms);
+        lost.steps += digest.last.step.abs_diff(from) + 1;
+        lost.ms += u64::try_from(digest.last.time_ms.saturating_sub(begun)).unwrap_or(0);
+    }
+    Ok(lost)
+}
