@@ -120,6 +120,8 @@ fn state(registry: &mut Registry, figures: &StateFigures) {
         commits,
         commit_seconds,
         points,
+        seals,
+        metric_memory_bytes,
         events,
         stream_resets,
         streams,
@@ -140,6 +142,7 @@ fn state(registry: &mut Registry, figures: &StateFigures) {
         ("commands", "Commands that the state decided", commands),
         ("commits", "Transactions that were committed", commits),
         ("metric_points", "Metric points that were taken", points),
+        ("metric_seals", "Streams of metrics that were compressed", seals),
         ("events", "Entries of trails", events),
         ("stream_resets", "Streams of events that were too slow and began anew", stream_resets),
         ("purged_runs", "Runs that were deleted for good", purged),
@@ -152,6 +155,8 @@ fn state(registry: &mut Registry, figures: &StateFigures) {
     let count = |n: usize| float(number::count(n));
     gauge(registry, "trashed_runs", "Runs in the trash", None, count(trashed));
     gauge(registry, "streams", "Streams of events that are open", None, count(streams));
+    let memory = "Memory of the newest metric points of runs";
+    gauge(registry, "metric_memory", memory, Some(Unit::Bytes), count(metric_memory_bytes));
     gauge(registry, "waiting_commands", "Commands that wait for the state", None, count(waiting));
     gauge(registry, "waiting_commands_limit", "Commands that may wait", None, count(mailbox));
     gauge(registry, "sweep_age", "Age of the last good sweep", Some(Unit::Seconds), sweep_age_seconds);

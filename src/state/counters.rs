@@ -10,6 +10,7 @@ pub(crate) struct Counters {
     /// Microseconds spent in commits.
     pub(crate) commit_us: Counter,
     pub(crate) points: Counter,
+    pub(crate) seals: Counter,
     pub(crate) events: Counter,
     pub(crate) stream_resets: Counter,
     pub(crate) purged: Counter,
@@ -40,6 +41,10 @@ pub struct StateFigures {
     pub commit_seconds: f64,
     /// Metric points that were taken.
     pub points: u64,
+    /// Streams of metrics that were compressed.
+    pub seals: u64,
+    /// Memory that the newest points of runs take, bytes.
+    pub metric_memory_bytes: usize,
     /// Events of the trail.
     pub events: u64,
     /// Streams that were too slow and had to start anew.

@@ -21,9 +21,13 @@ use crate::{
         commands::{Heartbeat, HeartbeatAnswer, RegisterRun, Registration, StopRun},
         metrics::{ReportBatch, Stored},
         people::{AnnotateRun, Pin},
+        points::Block,
         verbs::{BeginAttempt, Begun, RunVerb},
     },
 };
+
+/// Memory that the newest points of runs may take; beyond it reports are told to come again.
+const WINDOW_BYTES: usize = 256 << 20;
 
 /// Talks to the StateActor. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -108,7 +112,12 @@ impl StateHandle {
         batch: ReportBatch,
     ) -> Result<Stored, StateError> {
         let (writer, seq, attempt, rank) = (batch.writer.clone(), batch.seq, batch.attempt, batch.rank);
-        let blocks = batch.into_blocks(self.shared.clock.now()).map_err(refused)?;
+        // The sealer is behind: what comes now would only fill the memory.
+        if self.shared.windows.bytes() > WINDOW_BYTES {
+            return Err(StateError::Busy);
+        }
+        let mut blocks = batch.into_blocks(self.shared.clock.now()).map_err(refused)?;
+        blocks.iter_mut().for_each(Block::sort);
         let points = Points { writer, seq, attempt, rank, blocks };
         self.ask(|reply| Command::Report { run: run.clone(), token: token.clone(), points, reply }).await
     }
@@ -225,6 +234,8 @@ impl StateHandle {
             commits: counters.commits.get(),
             commit_seconds: Duration::from_micros(counters.commit_us.get()).as_secs_f64(),
             points: counters.points.get(),
+            seals: counters.seals.get(),
+            metric_memory_bytes: shared.windows.bytes(),
             events: counters.events.get(),
             stream_resets: counters.stream_resets.get(),
             streams: shared.hub.listeners(),

@@ -68,6 +68,7 @@ impl Actor {
                     "time_ms": now,
                     "last_metrics": facts.progress.last_metrics(),
                     "points": points,
+                    "cursor": self.shared.windows.newest(&run),
                 });
                 tick.to_string()
             };

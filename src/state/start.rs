@@ -27,7 +27,7 @@ use super::{
     processes::ProcessWatch,
     shared::Shared,
     shown::ShownRuns,
-    unsealed::Unsealed,
+    unsealed::{ROWS, Unsealed},
     webhooks::WebhookBoard,
     working_set::WorkingSet,
 };
@@ -51,13 +51,15 @@ pub struct StateOptions {
     pub clock: Arc<dyn Clock>,
     /// What this host has for workers.
     pub node: NodeOffer,
+    /// Rows of metrics that a stream may have before it is compressed: more take more memory, fewer make small chunks.
+    pub seal_rows: usize,
 }
 
 impl StateOptions {
     /// A store by this host's clock, with this host's processors for workers.
     #[must_use]
     pub fn new(data_dir: DataDir, lock: DataDirLock) -> Self {
-        Self { data_dir, lock, clock: Arc::new(SystemClock::new()), node: own_node() }
+        Self { data_dir, lock, clock: Arc::new(SystemClock::new()), node: own_node(), seal_rows: ROWS }
     }
 }
 
@@ -79,7 +81,7 @@ impl StateTask {
 /// # Errors
 /// When the store cannot be opened or is of a later version.
 pub async fn start(options: StateOptions) -> Result<(StateHandle, StateTask), StateError> {
-    let StateOptions { data_dir, lock, clock, node } = options;
+    let StateOptions { data_dir, lock, clock, node, seal_rows } = options;
     let path: PathBuf = data_dir.database();
     let (mut writer, reader) = store::open(&path).await?;
     let io = |e: std::io::Error| StateError::Unavailable(e.to_string());
@@ -125,7 +127,8 @@ pub async fn start(options: StateOptions) -> Result<(StateHandle, StateTask), St
     let (sender, mailbox) = mpsc::channel(MAILBOX);
     let (sealer, seals) = Sealer::new(Arc::clone(&shared), &sender);
     let tail = writer.runs_with_tail().await?;
-    let actor = Actor::new(writer, set, Arc::clone(&shared), mailbox, lock, Unsealed::new(seals, tail));
+    let actor =
+        Actor::new(writer, set, Arc::clone(&shared), mailbox, lock, Unsealed::new(seals, seal_rows, tail));
     let tasks = Tasks::new();
     drop(tasks.spawn(sealer.run(tasks.stopping())));
     drop(tasks.spawn(actor.run(tasks.stopping())));

@@ -16,10 +16,8 @@ use crate::{
     model::points::count,
 };
 
-/// Rows at which a stream is sealed; each begins at another number, so that streams which report in step are not all
-/// sealed at once.
-const ROWS: usize = 3072;
-const STAGGER: i64 = 1024;
+/// Rows at which a stream is sealed when nobody says otherwise.
+pub(super) const ROWS: usize = 3072;
 /// Bytes at which a stream is sealed, however few its rows.
 const BYTES: usize = 8 << 20;
 /// Bytes of all windows at which the largest streams are sealed, whatever their length.
@@ -29,18 +27,26 @@ const MEMORY: usize = 64 << 20;
 #[derive(Debug)]
 pub(super) struct Unsealed {
     sealer: mpsc::Sender<SealRequest>,
+    rows: usize,
     /// Runs that have ended, or whose last head did before it had sealed them.
     ended: HashSet<RunId>,
 }
 
 impl Unsealed {
-    pub(super) fn new(sealer: mpsc::Sender<SealRequest>, ended: Vec<RunId>) -> Self {
-        Self { sealer, ended: ended.into_iter().collect() }
+    pub(super) fn new(sealer: mpsc::Sender<SealRequest>, rows: usize, ended: Vec<RunId>) -> Self {
+        Self { sealer, rows, ended: ended.into_iter().collect() }
     }
 
     /// A run has ended.
     pub(super) fn ended(&mut self, run: RunId) {
         self.ended.insert(run);
+    }
+
+    /// Rows at which this stream is sealed: at least `rows`, and up to a third more, each another number, so that streams
+    /// which report in step are not all sealed at once.
+    fn rows(&self, stream_id: i64) -> usize {
+        let spread = self.rows / 3 + 1;
+        self.rows + usize::try_from(stream_id).unwrap_or(0).wrapping_mul(389) % spread
     }
 
     /// Asks for a stream to be sealed; whether it will be.
@@ -55,6 +61,7 @@ impl Actor {
     /// After a commit: the windows have the new points, and browsers are told of them soon.
     pub(super) fn publish_metrics(&mut self, reported: Vec<Reported>, sealed: &[SealedStream]) {
         let windows = &self.shared.windows;
+        self.shared.counters.seals.add(number::size(sealed.len()));
         for SealedStream { run, stream_id, through, last } in sealed {
             windows.update(run, |window| {
                 window.sealed(*stream_id, *through);
@@ -74,7 +81,7 @@ impl Actor {
                 window.newest = id;
                 let stream = window.stream(stream);
                 stream.append(id, blocks);
-                let rows = ROWS + usize::try_from(stream.stream.id.wrapping_mul(389) % STAGGER).unwrap_or(0);
+                let rows = self.unsealed.rows(stream.stream.id);
                 let long = stream.open_rows() >= rows || stream.bytes() >= BYTES;
                 if long && stream.seal == SealState::Idle {
                     stream.seal = self.unsealed.ask(&run, stream.stream.id, false);

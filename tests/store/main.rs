@@ -9,4 +9,5 @@
 )]
 
 mod disk;
+mod metrics;
 mod sequences;

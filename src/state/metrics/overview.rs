@@ -101,8 +101,8 @@ fn summary(key: &str, of: &BTreeMap<(u32, u32), Digest>) -> Option<MetricSummary
     let (lowest, _) = of.keys().next()?;
     let (_, newest) = of.iter().take_while(|((rank, _), _)| rank == lowest).last()?;
     let all = of.values().copied().reduce(|a, b| {
-        let (first, last) = if a.first.step <= b.first.step { (a.first, b.last) } else { (b.first, a.last) };
-        let last = if a.last.step > last.step { a.last } else { last };
+        let first = if a.first.step <= b.first.step { a.first } else { b.first };
+        let last = if a.last.step >= b.last.step { a.last } else { b.last };
         Digest { first, last, ..a.followed_by(b) }
     })?;
     Some(MetricSummary {

@@ -111,16 +111,16 @@ impl Assembly {
     ///
     /// # Errors
     /// When a chunk cannot be read.
-    pub(super) fn take(&mut self, points: &mut HashMap<i64, Vec<u8>>) -> Result<(), StoreError> {
+    pub(super) fn take(&mut self, points: &HashMap<i64, Vec<u8>>) -> Result<(), StoreError> {
         let mut pieces = Vec::with_capacity(self.pieces.len());
         for (attempt, span, piece) in self.pieces.drain(..) {
             let piece = match piece {
-                Piece::Cut(head, changes) => match points.remove(&head.id) {
-                    Some(bytes) => Piece::Points(inside(&chunk::decode(&bytes)?.overlaid(changes), span)),
+                Piece::Cut(head, changes) => match points.get(&head.id) {
+                    Some(bytes) => Piece::Points(inside(&chunk::decode(bytes)?.overlaid(changes), span)),
                     None => Piece::Cut(head, changes),
                 },
-                Piece::Whole(head) => match points.remove(&head.id) {
-                    Some(bytes) => Piece::Points(chunk::decode(&bytes)?),
+                Piece::Whole(head) => match points.get(&head.id) {
+                    Some(bytes) => Piece::Points(chunk::decode(bytes)?),
                     None => Piece::Whole(head),
                 },
                 points @ Piece::Points(_) => points,

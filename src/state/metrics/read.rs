@@ -216,20 +216,20 @@ impl Reading {
         let mut assemblies: Vec<Assembly> =
             sources.into_iter().map(|source| Assembly::of(source, request.span)).collect();
         let cut: Vec<i64> = assemblies.iter().flat_map(Assembly::cut_chunks).collect();
-        let mut points = snapshot.points(&cut).await?;
+        let points = snapshot.points(&cut).await?;
         let mut needed = Vec::new();
         for assembly in &mut assemblies {
-            assembly.take(&mut points)?;
+            assembly.take(&points)?;
             let grid = grid.or_else(|| assembly.grid(request));
             needed.extend(assembly.needed_chunks(request, grid)?);
         }
-        let mut points = snapshot.points(&needed).await?;
+        let points = snapshot.points(&needed).await?;
         let much = assemblies.iter().map(Assembly::count).sum::<usize>() > MUCH;
         let request = request.clone();
         let finish = move || {
             let one = |mut assembly: Assembly| {
                 let grid = grid.or_else(|| assembly.grid(&request));
-                assembly.take(&mut points)?;
+                assembly.take(&points)?;
                 assembly.finish(&request, grid)
             };
             assemblies.into_iter().filter(|a| a.count() > 0).map(one).collect::<Result<_, StoreError>>()

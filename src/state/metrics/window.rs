@@ -167,6 +167,7 @@ impl StreamWindow {
     /// Its batches up to `through` are in chunks. Returns the newest batch that is not at hand any more, if any went.
     fn sealed(&mut self, through: i64) -> Option<i64> {
         self.stream.sealed_through = through;
+        self.seal = SealState::Idle;
         let gone = self.trim(KEPT);
         let mut rest = Self::new(self.stream);
         for segment in self.segments.iter().filter(|s| s.newest() > through) {
@@ -257,6 +258,11 @@ impl Windows {
     /// Whether a stream of a run is among them.
     pub(crate) fn has_stream(&self, run: &RunId, stream_id: i64) -> bool {
         self.get(run).is_some_and(|w| w.read().streams.values().any(|s| s.stream.id == stream_id))
+    }
+
+    /// Id of a run's newest batch.
+    pub(crate) fn newest(&self, run: &RunId) -> Option<i64> {
+        self.get(run).map(|w| w.read().newest)
     }
 
     /// Bytes of all of them.
