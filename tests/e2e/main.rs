@@ -22,6 +22,7 @@ mod faults;
 mod grace;
 mod leftovers;
 mod main_job;
+mod metric_crashes;
 mod notes;
 mod operating;
 mod preemption;
