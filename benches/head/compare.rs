@@ -1,13 +1,17 @@
 //! Rounds of windows, one for each side, and what they say: medians with the least and the greatest.
 
-use std::{fmt::Write, sync::Arc, time::Duration};
+use std::{fmt::Write, time::Duration};
+
+use anyhow::Context;
 
 use crate::{
     Options,
-    load::{Load, get_request, post_request},
-    server::{Server, busy_ticks, cpu_ticks},
+    load::{Load, Requests, get_request, post_request},
+    server::{Server, busy_ticks, cpu_ticks, ticks_of},
 };
 
+/// A server that has used no processor for so long has nothing left to do.
+const QUIET: Duration = Duration::from_millis(60);
 pub(crate) const WARM_UP: Duration = Duration::from_millis(300);
 /// A round is repeated when others used more of the machine than this, in cores.
 const FOREIGN: f64 = 0.4;
@@ -19,18 +23,36 @@ const TICKS: f64 = 100.0;
 pub(crate) struct Side<'a> {
     name: &'static str,
     server: &'a Server,
-    request: Arc<[u8]>,
+    /// One for each client that there was so far.
+    requests: Vec<Requests>,
     status: u16,
+    /// How many of what is counted a request carries.
+    each: f64,
 }
 
 impl<'a> Side<'a> {
     pub(crate) fn get(name: &'static str, server: &'a Server, path: &str) -> Self {
-        Self { name, server, request: get_request(server.address, path).into(), status: 200 }
+        let request = get_request(server.address, path).into();
+        Self::new(name, server, vec![Requests::Same(request)], 200)
     }
 
     pub(crate) fn post(name: &'static str, server: &'a Server, path: &str, body: &[u8], status: u16) -> Self {
         let request = post_request(server.address, path, None, body).into();
-        Self { name, server, request, status }
+        Self::new(name, server, vec![Requests::Same(request)], status)
+    }
+
+    pub(crate) fn new(name: &'static str, server: &'a Server, requests: Vec<Requests>, status: u16) -> Self {
+        Self { name, server, requests, status, each: 1.0 }
+    }
+
+    /// A request counts so often.
+    pub(crate) fn counted(self, each: f64) -> Self {
+        Self { each, ..self }
+    }
+
+    /// Gives back what its clients send.
+    pub(crate) fn into_requests(self) -> Vec<Requests> {
+        self.requests
     }
 }
 
@@ -49,18 +71,30 @@ struct Sample {
 /// Measures all sides in turn, round by round, and prints a line. The first side is the one that is judged.
 pub(crate) async fn compare(
     label: &str,
-    sides: &[Side<'_>],
+    sides: &mut [Side<'_>],
     clients: usize,
     options: &Options,
 ) -> anyhow::Result<()> {
+    for side in &mut *sides {
+        while side.requests.len() < clients {
+            let first = side.requests.first().context("a side that sends nothing")?;
+            let beside = first.beside(side.requests.len())?;
+            side.requests.push(beside);
+        }
+    }
     let mut rounds: Vec<Vec<Sample>> = Vec::with_capacity(options.rounds);
     for round in 0..options.rounds {
         let mut best: Option<Vec<Sample>> = None;
         for _ in 0..TRIES {
             let mut samples = vec![None; sides.len()];
             // Each round begins with another side, so that none always comes after the same one.
-            for at in (0..sides.len()).map(|i| (i + round) % sides.len()) {
-                samples[at] = Some(window(&sides[at], clients, options.window).await?);
+            let count = sides.len();
+            for at in (0..count).map(|i| (i + round) % count) {
+                // What one does behind its answers is not to fall into another one's window.
+                for side in &*sides {
+                    side.server.quiet(QUIET).await?;
+                }
+                samples[at] = Some(window(&mut sides[at], options.window).await?);
             }
             let samples: Vec<Sample> = samples.into_iter().flatten().collect();
             if best.as_ref().is_none_or(|best| worst(&samples) < worst(best)) {
@@ -98,9 +132,14 @@ pub(crate) async fn compare(
 
 /// Prints the head of the table that [`compare`] prints the lines of.
 pub(crate) fn print_head(sides: &[&str]) {
+    print_head_of("1/s", sides);
+}
+
+/// The same with another unit.
+pub(crate) fn print_head_of(unit: &str, sides: &[&str]) {
     let mut line = "| |".to_owned();
     for side in sides {
-        let _ = write!(line, " {side}, 1/s | p50 / p99 ms | CPU µs |");
+        let _ = write!(line, " {side}, {unit} | p50 / p99 ms | CPU µs |");
     }
     for side in sides.iter().skip(1) {
         let _ = write!(line, " ratio to {side} |");
@@ -109,20 +148,16 @@ pub(crate) fn print_head(sides: &[&str]) {
     println!("{line}\n|{}", "---|".repeat(line.matches('|').count() - 1));
 }
 
-async fn window(side: &Side<'_>, clients: usize, window: Duration) -> anyhow::Result<Sample> {
-    let load = Load {
-        address: side.server.address,
-        request: Arc::clone(&side.request),
-        status: side.status,
-        clients,
-        warm_up: WARM_UP,
-        window,
-    };
-    let pid = side.server.pid.to_string();
-    let look = || (busy_ticks(), cpu_ticks("self"), cpu_ticks(&pid));
+async fn window(side: &mut Side<'_>, window: Duration) -> anyhow::Result<Sample> {
+    let load = Load { address: side.server.address, status: side.status, warm_up: WARM_UP, window };
+    let pid = side.server.pid;
+    let look = || (busy_ticks(), cpu_ticks("self"), ticks_of(pid));
     let (mut before, mut after) = ((None, None, None), (None, None, None));
-    let latencies =
-        load.run(|| before = look(), || after = look()).await.map_err(|e| e.context(side.name))?;
+    let (latencies, requests) = load
+        .run(std::mem::take(&mut side.requests), || before = look(), || after = look())
+        .await
+        .map_err(|e| e.context(side.name))?;
+    side.requests = requests;
     let count = f64::from(u32::try_from(latencies.len())?);
     let (all, own, server) =
         (seconds(before.0, after.0), seconds(before.1, after.1), seconds(before.2, after.2));
@@ -130,7 +165,7 @@ async fn window(side: &Side<'_>, clients: usize, window: Duration) -> anyhow::Re
     let share = |percent: usize| share_ms(&latencies, percent).unwrap_or(f64::INFINITY);
     let foreign = (all - own - server) / window.as_secs_f64();
     Ok(Sample {
-        per_second: count / window.as_secs_f64(),
+        per_second: count * side.each / window.as_secs_f64(),
         p50_ms: share(50),
         p99_ms: share(99),
         cpu_us: server / count * 1e6,

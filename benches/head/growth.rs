@@ -39,9 +39,9 @@ pub(crate) async fn measure(stores: &Stores, options: &Options) -> anyhow::Resul
         ("one run in full", format!("/api/train/runs/{}", seed::ONE), 16),
     ];
     for (what, path, clients) in requests {
-        let sides: Vec<Side<'_>> =
+        let mut sides: Vec<Side<'_>> =
             heads.iter().zip(SIZES).map(|((_, head), name)| Side::get(name, head, &path)).collect();
-        compare(&format!("{what}, clients: {clients}"), &sides, clients, options).await?;
+        compare(&format!("{what}, clients: {clients}"), &mut sides, clients, options).await?;
     }
     println!();
     registrations(&heads, options.rounds).await?;

@@ -12,6 +12,8 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
+use crate::points::Reports;
+
 /// An answer that takes longer is none.
 const ANSWER: Duration = Duration::from_secs(20);
 /// Requests of one client in one window at the most.
@@ -22,10 +24,51 @@ pub(crate) struct Answer {
     pub(crate) body: Vec<u8>,
 }
 
+/// What one client sends.
+pub(crate) enum Requests {
+    /// The same again and again.
+    Same(Arc<[u8]>),
+    /// These in turn; the number says which is next.
+    Turns(Arc<[Vec<u8>]>, usize),
+    /// Metrics of a run of its own.
+    Reports(Box<Reports>),
+}
+
+impl Requests {
+    /// What another client, the `n`-th, sends beside this one.
+    pub(crate) fn beside(&self, n: usize) -> anyhow::Result<Self> {
+        match self {
+            Self::Same(request) => Ok(Self::Same(Arc::clone(request))),
+            // Far from the others, so that nobody asks for what another one has just asked for.
+            Self::Turns(requests, next) => Ok(Self::Turns(Arc::clone(requests), next + n * 37)),
+            Self::Reports(_) => bail!("there are more clients than runs to report for"),
+        }
+    }
+
+    /// How many requests of reports were made.
+    pub(crate) fn made(&self) -> u64 {
+        match self {
+            Self::Reports(reports) => reports.made(),
+            Self::Same(_) | Self::Turns(..) => 0,
+        }
+    }
+
+    fn next(&mut self) -> anyhow::Result<&[u8]> {
+        match self {
+            Self::Same(request) => Ok(request),
+            Self::Turns(requests, next) => {
+                *next += 1;
+                Ok(&requests[*next % requests.len()])
+            }
+            Self::Reports(reports) => reports.next(),
+        }
+    }
+}
+
 /// A connection.
 pub(crate) struct Connection {
     stream: TcpStream,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     buffer: Vec<u8>,
 }
 
@@ -50,8 +93,17 @@ impl Connection {
         }
         let head = std::str::from_utf8(&self.buffer[..head_len])?;
         let status = head.get(9..12).context("no status")?.parse()?;
-        let length = head.split_once("content-length: ").and_then(|(_, rest)| rest.split_once('\r'));
-        let mut left: usize = length.context("an answer without a length")?.0.parse()?;
+        // The second is nginx's way to write it.
+        let length = head
+            .split_once("content-length: ")
+            .or_else(|| head.split_once("Content-Length: "))
+            .and_then(|(_, rest)| rest.split_once('\r'));
+        let Some((length, _)) = length else {
+            anyhow::ensure!(head.contains("transfer-encoding: chunked"), "an answer without a length");
+            self.chunks(head_len, filled, take).await?;
+            return Ok(status);
+        };
+        let mut left: usize = length.parse()?;
         take(&self.buffer[head_len..filled]);
         left = left.checked_sub(filled - head_len).context("more than was asked for")?;
         while left > 0 {
@@ -65,7 +117,50 @@ impl Connection {
         Ok(status)
     }
 
-    async fn answer(&mut self, request: &[u8]) -> anyhow::Result<Answer> {
+    /// A body in chunks, of which `self.buffer[at..filled]` is here already.
+    async fn chunks(
+        &mut self,
+        mut at: usize,
+        mut filled: usize,
+        mut take: impl FnMut(&[u8]),
+    ) -> anyhow::Result<()> {
+        loop {
+            let line = loop {
+                if let Some(len) = memmem::find(&self.buffer[at..filled], b"\r\n") {
+                    break at..at + len;
+                }
+                self.buffer.copy_within(at..filled, 0);
+                (at, filled) = (0, filled - at);
+                filled += self.more(filled).await?;
+            };
+            let length = usize::from_str_radix(std::str::from_utf8(&self.buffer[line.clone()])?, 16)?;
+            at = line.end + 2;
+            // The chunk and the end of its line.
+            let mut left = length + 2;
+            while left > 0 {
+                if at == filled {
+                    (at, filled) = (0, self.more(0).await?);
+                }
+                let here = left.min(filled - at);
+                let data = here.min(left.saturating_sub(2));
+                take(&self.buffer[at..at + data]);
+                (at, left) = (at + here, left - here);
+            }
+            if length == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads behind what is in the buffer; how much.
+    async fn more(&mut self, filled: usize) -> anyhow::Result<usize> {
+        let n = self.stream.read(&mut self.buffer[filled..]).await?;
+        anyhow::ensure!(n > 0, "the server closed a connection");
+        Ok(n)
+    }
+
+    /// The good answer to a request.
+    pub(crate) async fn answer(&mut self, request: &[u8]) -> anyhow::Result<Answer> {
         let mut body = Vec::new();
         let status = timeout(ANSWER, self.exchange(request, |piece| body.extend_from_slice(piece))).await??;
         if !(200..300).contains(&status) {
@@ -120,62 +215,64 @@ fn json_request(method: &str, address: SocketAddr, path: &str, token: Option<&st
     request
 }
 
-/// The same request again and again.
+/// Requests of many clients, each of which sends the next one when it has its answer.
 pub(crate) struct Load {
     pub(crate) address: SocketAddr,
-    pub(crate) request: Arc<[u8]>,
     pub(crate) status: u16,
-    pub(crate) clients: usize,
     pub(crate) warm_up: Duration,
     pub(crate) window: Duration,
 }
 
 impl Load {
-    /// How long each answer took that came within the window, in order of length. `begin` and `end` are called at the
-    /// window's edges.
+    /// How long each answer took that came within the window, in order of length, and the clients' requests again.
+    /// `begin` and `end` are called at the window's edges.
     pub(crate) async fn run(
         &self,
+        requests: Vec<Requests>,
         begin: impl FnOnce(),
         end: impl FnOnce(),
-    ) -> anyhow::Result<Vec<Duration>> {
-        let mut connections = Vec::with_capacity(self.clients);
-        for _ in 0..self.clients {
-            connections.push(Connection::open(self.address).await?);
+    ) -> anyhow::Result<(Vec<Duration>, Vec<Requests>)> {
+        let mut connections = Vec::with_capacity(requests.len());
+        for requests in requests {
+            connections.push((Connection::open(self.address).await?, requests));
         }
         let from = Instant::now() + self.warm_up;
         let to = from + self.window;
         let mut clients = JoinSet::new();
-        for connection in connections {
-            clients.spawn(client(connection, Arc::clone(&self.request), self.status, from, to));
+        for (connection, requests) in connections {
+            clients.spawn(client(connection, requests, self.status, from, to));
         }
         sleep_until(from).await;
         begin();
         sleep_until(to).await;
         end();
-        let mut latencies = Vec::new();
+        let (mut latencies, mut again) = (Vec::new(), Vec::new());
         let all = async {
             while let Some(of_client) = clients.join_next().await {
-                latencies.extend(of_client??);
+                let (of_client, requests) = of_client??;
+                latencies.extend(of_client);
+                again.push(requests);
             }
             anyhow::Ok(())
         };
         timeout(ANSWER, all).await.context("clients hang")??;
         latencies.sort_unstable();
-        Ok(latencies)
+        Ok((latencies, again))
     }
 }
 
 async fn client(
     mut connection: Connection,
-    request: Arc<[u8]>,
+    mut requests: Requests,
     expected: u16,
     from: Instant,
     to: Instant,
-) -> anyhow::Result<Vec<Duration>> {
+) -> anyhow::Result<(Vec<Duration>, Requests)> {
     let mut latencies = Vec::new();
     for _ in 0..REQUESTS {
+        let request = requests.next()?;
         let sent = Instant::now();
-        let status = connection.exchange(&request, |_| {}).await?;
+        let status = connection.exchange(request, |_| {}).await?;
         let now = Instant::now();
         if status != expected {
             bail!("status {status} instead of {expected}");
@@ -187,5 +284,5 @@ async fn client(
             latencies.push(now - sent);
         }
     }
-    Ok(latencies)
+    Ok((latencies, requests))
 }

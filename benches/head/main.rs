@@ -5,15 +5,20 @@
 //! `cargo bench --bench head [-- OPTIONS]`; the options are in `README.md`.
 
 mod compare;
+mod disk;
 mod dying;
 mod growth;
+mod ingest;
 mod leases;
 mod load;
 mod peer;
+mod points;
 mod reader;
 mod reads;
 mod reconcile;
+mod scale;
 mod seed;
+mod series;
 mod server;
 mod sse;
 mod start;
@@ -27,12 +32,28 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use store::Stores;
 use tokio::signal::unix::{SignalKind, signal};
 
-const SECTIONS: [&str; 10] =
-    ["registrations", "lists", "search", "one", "growth", "reconcile", "leases", "dying", "sse", "start"];
+const SECTIONS: [&str; 15] = [
+    "registrations",
+    "lists",
+    "search",
+    "one",
+    "growth",
+    "ingest",
+    "disk",
+    "series",
+    "scale",
+    "reconcile",
+    "leases",
+    "dying",
+    "sse",
+    "start",
+    "footprint",
+];
 /// Files that may be open: 10,000 watched processes, or a connection for each reader of two servers, and some.
 const FILES: u64 = 16_384;
 
 /// What to measure, and how long.
+#[derive(Clone)]
 struct Options {
     /// Names of sections; all if empty.
     only: Vec<String>,
@@ -42,9 +63,13 @@ struct Options {
     window: Duration,
     /// Runs of the stores that are read.
     runs: usize,
+    /// Points of the longest series.
+    points: u32,
+    /// nginx, to compare the reads with.
+    nginx: Option<PathBuf>,
     /// Readers of events.
     clients: usize,
-    /// How long they read in one round.
+    /// How long they read in one round, and reports go on without a pause.
     seconds: Duration,
     /// Where seeded stores are kept for the next time.
     data_dir: Option<PathBuf>,
@@ -72,6 +97,8 @@ fn parse(mut args: impl Iterator<Item = String>) -> anyhow::Result<Task> {
         rounds: 5,
         window: Duration::from_millis(1500),
         runs: 10_000,
+        points: 1_000_000,
+        nginx: None,
         clients: 1000,
         seconds: Duration::from_secs(10),
         data_dir: None,
@@ -92,6 +119,8 @@ fn parse(mut args: impl Iterator<Item = String>) -> anyhow::Result<Task> {
                 options.window = Duration::from_millis(value()?.parse::<u64>()?.clamp(100, 60_000))
             }
             "--runs" => options.runs = value()?.parse::<usize>()?.clamp(1000, 1_000_000),
+            "--points" => options.points = value()?.parse::<u32>()?.clamp(10_000, 100_000_000),
+            "--nginx" => options.nginx = Some(value()?.into()),
             "--clients" => options.clients = value()?.parse::<usize>()?.clamp(1, 5000),
             "--seconds" => options.seconds = Duration::from_secs(value()?.parse::<u64>()?.clamp(1, 600)),
             "--data-dir" => options.data_dir = Some(value()?.into()),
@@ -136,6 +165,11 @@ async fn run(options: &Options) -> anyhow::Result<()> {
     for section in SECTIONS.into_iter().filter(|section| options.wants(section)) {
         match section {
             "growth" => growth::measure(&stores, options).await?,
+            "ingest" => ingest::measure(options).await?,
+            "disk" => disk::measure().await?,
+            "series" => series::measure(&stores, options).await?,
+            "scale" => scale::measure(&stores, options).await?,
+            "footprint" => start::footprint(options).await?,
             "leases" => leases::measure(options.rounds).await?,
             "dying" => dying::measure(options.rounds).await?,
             "sse" => sse::measure(options).await?,

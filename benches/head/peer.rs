@@ -2,6 +2,7 @@
 //! nothing but what cannot be left out.
 //!
 //! - `POST /file`: the body, parsed like a registration, appended to a file with all others that wait, one fdatasync.
+//! - `POST /reports`: the same of metrics, parsed like those.
 //! - `POST /sqlite`: the same into a table of documents, one statement for all that wait, WAL and synchronous=FULL.
 //! - `GET /fixed/NAME`: bytes that were there at the start.
 //! - `GET /stream`: whatever is said to `POST /say`, as it is, through one bounded channel.
@@ -22,7 +23,7 @@ use axum::{
     Router,
     body::Body,
     extract::{Path as UrlPath, State},
-    http::{StatusCode, header},
+    http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -39,7 +40,7 @@ use tokio::{
 use trainhead::{
     base::{RunId, Tasks},
     head::serve as serve_router,
-    model::commands::RegisterRun,
+    model::{commands::RegisterRun, metrics::ReportBatch},
 };
 
 /// As the head's.
@@ -79,6 +80,7 @@ pub(crate) fn serve(dir: &Path) -> anyhow::Result<()> {
         drop(tasks.spawn(write_sqlite(open(&dir.join("sqlite")).await?, documents)));
         let router = Router::new()
             .route("/file", post(to_file))
+            .route("/reports", post(reports))
             .route("/sqlite", post(to_sqlite))
             .route("/fixed/{name}", get(fixed))
             .route("/say", post(say))
@@ -129,23 +131,40 @@ async fn follow(State(peer): State<Peer>) -> Response {
 }
 
 async fn to_file(State(peer): State<Peer>, body: Bytes) -> Response {
-    write(&peer, &peer.file, body).await
+    register(&peer, &peer.file, body).await
 }
 
 async fn to_sqlite(State(peer): State<Peer>, body: Bytes) -> Response {
-    write(&peer, &peer.sqlite, body).await
+    register(&peer, &peer.sqlite, body).await
 }
 
-async fn write(peer: &Peer, to: &mpsc::Sender<Document>, body: Bytes) -> Response {
+async fn register(peer: &Peer, to: &mpsc::Sender<Document>, body: Bytes) -> Response {
     if serde_json::from_slice::<RegisterRun>(&body).is_err() {
         return StatusCode::BAD_REQUEST.into_response();
     }
+    write(peer, to, body, StatusCode::CREATED).await
+}
+
+async fn reports(State(peer): State<Peer>, headers: HeaderMap, body: Bytes) -> Response {
+    let packed = headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/msgpack");
+    let parsed = if packed {
+        rmp_serde::from_slice::<ReportBatch>(&body).is_ok()
+    } else {
+        serde_json::from_slice::<ReportBatch>(&body).is_ok()
+    };
+    if !parsed {
+        return StatusCode::BAD_REQUEST.into_response();
+    }
+    write(&peer, &peer.file, body, StatusCode::OK).await
+}
+
+async fn write(peer: &Peer, to: &mpsc::Sender<Document>, body: Bytes, status: StatusCode) -> Response {
     let (done, written) = oneshot::channel();
     if to.try_send(Document { id: RunId::generate(), body, done }).is_err() || written.await.is_err() {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
     match peer.answers.get("answer") {
-        Some(answer) => json(StatusCode::CREATED, answer.clone()),
+        Some(answer) => json(status, answer.clone()),
         None => StatusCode::NOT_FOUND.into_response(),
     }
 }

@@ -16,14 +16,31 @@ use crate::{
 const PAGE: &str = "/api/train/runs?page_size=100";
 
 /// Something to ask for.
-struct Query {
-    what: &'static str,
+pub(crate) struct Query {
+    what: String,
     path: String,
+    /// Of a POST.
+    body: Option<String>,
 }
 
 impl Query {
-    fn page(what: &'static str, filter: &str) -> Self {
-        Self { what, path: format!("{PAGE}{filter}") }
+    pub(crate) fn get(what: impl Into<String>, path: impl Into<String>) -> Self {
+        Self { what: what.into(), path: path.into(), body: None }
+    }
+
+    pub(crate) fn post(what: impl Into<String>, path: impl Into<String>, body: String) -> Self {
+        Self { what: what.into(), path: path.into(), body: Some(body) }
+    }
+
+    pub(crate) fn page(what: &str, filter: &str) -> Self {
+        Self::get(what, format!("{PAGE}{filter}"))
+    }
+
+    fn side<'a>(&self, head: &'a Server) -> Side<'a> {
+        match &self.body {
+            Some(body) => Side::post("head", head, &self.path, body.as_bytes(), 200),
+            None => Side::get("head", head, &self.path),
+        }
     }
 }
 
@@ -71,13 +88,14 @@ pub(crate) async fn search(store: &Path, options: &Options) -> anyhow::Result<()
 pub(crate) async fn one(store: &Path, options: &Options) -> anyhow::Result<()> {
     println!("## One run of {} in full, ended, 2 attempts with 8 workers each\n", options.runs);
     let head = Server::head_on_copy(store).await?;
-    let query = Query { what: "run", path: format!("/api/train/runs/{}", seed::ONE) };
+    let query = Query::get("run", format!("/api/train/runs/{}", seed::ONE));
     beside_fixed(&head, &[query], &[1, 16, 64], options).await?;
     head.stop().await;
     Ok(())
 }
 
-async fn beside_fixed(
+/// Each query beside its answer as fixed bytes, and as a file that nginx serves, if there is one.
+pub(crate) async fn beside_fixed(
     head: &Server,
     queries: &[Query],
     clients: &[usize],
@@ -85,20 +103,33 @@ async fn beside_fixed(
 ) -> anyhow::Result<()> {
     let (mut connection, mut answers) = (head.connect().await?, Vec::new());
     for (i, query) in queries.iter().enumerate() {
-        answers.push((i.to_string(), connection.get(&query.path).await?.body));
+        let answer = match &query.body {
+            Some(body) => connection.post(&query.path, None, body.as_bytes()).await?,
+            None => connection.get(&query.path).await?,
+        };
+        answers.push((i.to_string(), answer.body));
     }
     let named: Vec<(&str, &[u8])> = answers.iter().map(|(name, body)| (name.as_str(), &body[..])).collect();
     let peer = Server::peer(&named).await?;
-    print_head(&["head", "fixed"]);
+    let nginx = match &options.nginx {
+        Some(program) => Some(Server::nginx(program, &named).await?),
+        None => None,
+    };
+    print_head(if nginx.is_some() { &["head", "fixed", "nginx"] } else { &["head", "fixed"] });
     for (query, (name, body)) in queries.iter().zip(named) {
-        let what = format!("{}{} ({} bytes)", query.what, found(body)?, body.len());
+        let found = if query.path.starts_with(PAGE) { found(body)? } else { String::new() };
+        let what = format!("{}{found} ({} bytes)", query.what, body.len());
         for &clients in clients {
             let fixed = format!("/fixed/{name}");
-            let sides = [Side::get("head", head, &query.path), Side::get("fixed", &peer, &fixed)];
-            compare(&format!("{what}, clients: {clients}"), &sides, clients, options).await?;
+            let mut sides = vec![query.side(head), Side::get("fixed", &peer, &fixed)];
+            sides.extend(nginx.as_ref().map(|nginx| Side::get("nginx", nginx, &fixed)));
+            compare(&format!("{what}, clients: {clients}"), &mut sides, clients, options).await?;
         }
     }
     peer.stop().await;
+    if let Some(nginx) = nginx {
+        nginx.end().await?;
+    }
     println!();
     Ok(())
 }

@@ -22,8 +22,8 @@ pub(crate) async fn measure(store: &Path, options: &Options) -> anyhow::Result<(
     print_head(&["many live", "few live"]);
     for (page_size, clients) in [(1, 1), (10, 1), (100, 1), (10, 16), (100, 16)] {
         let path = format!("/api/train/runs?page_size={page_size}");
-        let sides = [Side::get("many live", &many, &path), Side::get("few live", &few, &path)];
-        compare(&format!("page of {page_size}, clients: {clients}"), &sides, clients, options).await?;
+        let mut sides = [Side::get("many live", &many, &path), Side::get("few live", &few, &path)];
+        compare(&format!("page of {page_size}, clients: {clients}"), &mut sides, clients, options).await?;
     }
     println!();
     many.stop().await;

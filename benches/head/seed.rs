@@ -13,7 +13,11 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use trainhead::model::ProcessIdentity;
 
-use crate::{load::Connection, server::Server};
+use crate::{
+    load::Connection,
+    points::{Reports, Shape, Values},
+    server::Server,
+};
 
 const CLIENTS: usize = 128;
 /// Runs of a mixed store that still run, its oldest.
@@ -187,7 +191,7 @@ pub(crate) async fn make_one(head: &Server) -> anyhow::Result<u64> {
 }
 
 /// A run, seen from its controller.
-struct Run<'a> {
+pub(crate) struct Run<'a> {
     connection: &'a mut Connection,
     path: String,
     token: String,
@@ -195,11 +199,46 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    async fn register(connection: &'a mut Connection, body: &Value) -> anyhow::Result<Self> {
+    pub(crate) async fn register(connection: &'a mut Connection, body: &Value) -> anyhow::Result<Self> {
         let answer = connection.post("/api/train/runs", None, body.to_string().as_bytes()).await?;
         let Registered { run, controller_token } = serde_json::from_slice(&answer.body)?;
         let path = format!("/api/train/runs/{}", run.id);
         Ok(Self { connection, path, token: controller_token, requests: 1 })
+    }
+
+    /// A run of this id with one worker, to report metrics of.
+    pub(crate) async fn begin(connection: &'a mut Connection, id: &str) -> anyhow::Result<Self> {
+        let mut body = registration(id, Duration::from_secs(3600));
+        body["id"] = id.into();
+        let mut run = Self::register(connection, &body).await?;
+        run.attempt("a0", 1).await?;
+        Ok(run)
+    }
+
+    /// Its reports.
+    pub(crate) fn reports(&self, shape: Shape, values: &Arc<Values>, chance: u64) -> anyhow::Result<Reports> {
+        let path = format!("{}/reports", self.path);
+        Reports::new(self.connection.address, &path, &self.token, shape, values, chance)
+    }
+
+    /// The good answer to a request.
+    pub(crate) async fn send(&mut self, request: &[u8]) -> anyhow::Result<Vec<u8>> {
+        self.requests += 1;
+        Ok(self.connection.answer(request).await?.body)
+    }
+
+    /// Sends as many requests of reports.
+    pub(crate) async fn report(&mut self, reports: &mut Reports, times: usize) -> anyhow::Result<()> {
+        for _ in 0..times {
+            self.send(reports.next()?).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends it well; by how many requests it was made.
+    pub(crate) async fn finish(mut self) -> anyhow::Result<u64> {
+        self.say("/end", &json!({"run_status": "FINISHED"})).await?;
+        Ok(self.requests)
     }
 
     async fn say(&mut self, verb: &str, body: &Value) -> anyhow::Result<()> {

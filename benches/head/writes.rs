@@ -26,12 +26,12 @@ pub(crate) async fn registrations(store: &Path, options: &Options) -> anyhow::Re
         // New servers for each number of clients, so that each begins with an empty store.
         let head = Server::head().await?;
         let peer = Server::peer(&[("answer", &answer)]).await?;
-        let sides = [
+        let mut sides = [
             Side::post("head", &head, PATH, &body, 201),
             Side::post("file", &peer, "/file", &body, 201),
             Side::post("SQLite", &peer, "/sqlite", &body, 201),
         ];
-        compare(&format!("clients: {clients}"), &sides, clients, options).await?;
+        compare(&format!("clients: {clients}"), &mut sides, clients, options).await?;
         head.stop().await;
         peer.stop().await;
     }
@@ -39,9 +39,9 @@ pub(crate) async fn registrations(store: &Path, options: &Options) -> anyhow::Re
     print_head(&["many runs", "empty"]);
     for clients in CLIENTS {
         let (many, empty) = (Server::head_on_copy(store).await?, Server::head().await?);
-        let sides =
+        let mut sides =
             [Side::post("many runs", &many, PATH, &body, 201), Side::post("empty", &empty, PATH, &body, 201)];
-        compare(&format!("clients: {clients}"), &sides, clients, options).await?;
+        compare(&format!("clients: {clients}"), &mut sides, clients, options).await?;
         many.stop().await;
         empty.stop().await;
     }
