@@ -70,7 +70,7 @@ impl Batch {
     /// The run with its controller, and of its attempts and workers those that the trail names. `doc` is the run as a
     /// list shows it.
     pub(crate) fn record(&mut self, record: &RunRecord, doc: &Document, trail: &Trail) {
-        self.runs.push(&runs::row(record, doc));
+        runs::push(&mut self.runs, record, doc);
         self.actors.push(&runs::actor_row(record));
         attempts::rows(record, trail).for_each(|row| self.attempts.push(&row));
         attempts::worker_rows(record, trail).for_each(|row| self.workers.push(&row));
