@@ -213,6 +213,10 @@ impl Actor {
                     self.set.records.contains_key(&run) || self.shared.index.read().get(&run).is_none();
                 if !known {
                     self.set.ensure(&run, &mut self.writer).await?;
+                    if let Some(record) = self.set.records.get(&run) {
+                        // The answer may have to show it.
+                        self.shared.index.write().supply(&run, || record.document());
+                    }
                 }
                 if matches!(command, Command::Report { .. }) {
                     self.set.ensure_metrics(&run, &mut self.writer, &self.shared.windows).await?;

@@ -9,8 +9,8 @@ use super::{
     processes::ProcessWatch, working_set::WorkingSet,
 };
 use crate::{
-    base::{RunId, Timestamp, number},
-    model::{RunRecord, Trail, ledger::Ledger, points::Block},
+    base::{RunId, Timestamp},
+    model::{RunRecord, Trail, ledger::Ledger, points::Block, view::Document},
     store::{Batch, ListedRun, metrics::Stream},
 };
 
@@ -94,7 +94,7 @@ impl Group {
         make: impl FnOnce(Ack) -> T + Send + 'static,
     ) {
         self.answers.push(Box::new(move |failed, index| {
-            let doc = index.get(&run).map(|entry| entry.doc.clone()).unwrap_or_default();
+            let doc = index.json(&run).unwrap_or_default();
             let _ = reply.send(failed.map_or(result, Err).map(|()| make(Ack { doc })));
         }));
     }
@@ -112,7 +112,7 @@ impl Group {
     }
 
     /// Collects the rows of all runs that changed; gives the lists' new entries.
-    pub(super) fn seal(&mut self, set: &mut WorkingSet, around: Around<'_>) -> Vec<ListedRun> {
+    pub(super) fn seal(&mut self, set: &mut WorkingSet, around: Around<'_>) -> Vec<(ListedRun, Document)> {
         let mut listed = Vec::new();
         for (id, trail) in &mut self.touched {
             let Some(record) = set.records.get(id) else { continue };
@@ -124,20 +124,7 @@ impl Group {
             }
             self.batch.record(record, &doc, trail);
             trail.events.iter().for_each(|event| self.batch.event(event));
-            let run = &record.run;
-            listed.push(ListedRun {
-                id: id.clone(),
-                start_time: run.start_time,
-                duration_ms: run.duration().map(number::millis),
-                status: run.status(),
-                name: run.name.clone(),
-                job_id: run.job_id.clone(),
-                experiment: run.experiment.clone(),
-                tags: run.tags.clone(),
-                trashed: run.trashed_at.is_some(),
-                values: self.last_values.remove(id),
-                doc,
-            });
+            listed.push((ListedRun::of(record, self.last_values.remove(id)), doc));
         }
         listed
     }

@@ -1,8 +1,10 @@
 //! The list: a page copied from the index, with what changes by itself only where it was asked for.
 
 use std::{
+    borrow::Borrow,
     collections::{BTreeMap, HashMap},
-    io::Write,
+    fmt::Write as _,
+    io::Write as _,
 };
 
 use bytes::Bytes;
@@ -10,7 +12,7 @@ use serde::Serialize;
 
 use super::{
     StateError, StateHandle,
-    index::{Counts, Entry, ListQuery, Page},
+    index::{Counts, Doc, Entry, ListQuery, Page},
     live::evidence,
 };
 use crate::{
@@ -60,35 +62,53 @@ impl StateHandle {
     /// When the store cannot be read, or the page token is of another order.
     pub async fn list(&self, query: &ListQuery, include: &Include) -> Result<Bytes, StateError> {
         self.reconcile_to_read().await?;
-        let page = self.shared.index.read().page(query, &self.shared.live)?;
-        let room = page.entries.iter().map(|e| e.doc.len() + 1).sum::<usize>();
-        let mut json = Vec::with_capacity(room + TAIL);
-        json.extend_from_slice(b"{\"train_runs\":[");
+        let plain = |entry: &Entry, json: &mut Vec<u8>| {
+            json.extend_from_slice(entry.doc.as_ref().map_or(&[], |doc| &doc.json));
+            Ok(())
+        };
+        let (entries, tail, mark) = {
+            let index = self.shared.index.read();
+            let page = index.page(query, &self.shared.live)?;
+            let tail = self.tail(&page);
+            if include.is_plain() && page.entries.iter().all(|entry| entry.doc.is_some()) {
+                // Copied where they lie: to hold on to each of a hundred runs costs more than the copy.
+                return joined(&page.entries, &tail, plain);
+            }
+            (page.entries.into_iter().cloned().collect::<Vec<_>>(), tail, index.mark())
+        };
+        let entries = self.with_documents(entries, mark).await?;
         if include.is_plain() {
-            for (i, entry) in page.entries.iter().enumerate() {
-                if i > 0 {
-                    json.push(b',');
-                }
-                json.extend_from_slice(&entry.doc);
-            }
-        } else {
-            let extras = Extras::load(self, &page.entries, include).await?;
-            for (i, entry) in page.entries.iter().enumerate() {
-                if i > 0 {
-                    json.push(b',');
-                }
-                extras.write(entry, &mut json)?;
-            }
+            return joined(&entries, &tail, plain);
         }
-        json.push(b']');
-        self.tail(&page, &mut json);
-        Ok(json.into())
+        let extras = Extras::load(self, &entries, include).await?;
+        joined(&entries, &tail, |entry, json| extras.write(entry, json))
     }
 
-    fn tail(&self, page: &Page, json: &mut Vec<u8>) {
+    /// Runs with their documents, from the store where they are not at hand. A run that is gone meanwhile is left out.
+    async fn with_documents(&self, mut entries: Vec<Entry>, mark: u64) -> Result<Vec<Entry>, StateError> {
+        let missing = entries.iter().filter(|entry| entry.doc.is_none());
+        let missing: Vec<RunId> = missing.map(|entry| entry.id().clone()).collect();
+        if missing.is_empty() {
+            return Ok(entries);
+        }
+        let stored = self.shared.reader.documents(&missing).await?;
+        let stored: HashMap<RunId, Doc> = stored.into_iter().map(|(id, doc)| (id, doc.into())).collect();
+        let mut index = self.shared.index.write();
+        index.keep(&stored, mark);
+        for entry in entries.iter_mut().filter(|entry| entry.doc.is_none()) {
+            let newest = index.get(entry.id()).and_then(|newest| newest.doc.clone());
+            entry.doc = newest.or_else(|| stored.get(entry.id()).cloned());
+        }
+        entries.retain(|entry| entry.doc.is_some());
+        Ok(entries)
+    }
+
+    /// What follows the runs of a page.
+    fn tail(&self, page: &Page<'_>) -> String {
         let Page { entries: _, total, next, counts } = page;
-        // Writing to a vector cannot fail; a token has no character that JSON escapes.
-        let _ = write!(json, ",\"total_size\":{total},\"next_page_token\":");
+        let mut json = String::with_capacity(TAIL);
+        // Writing to a string cannot fail; a token has no character that JSON escapes.
+        let _ = write!(json, "],\"total_size\":{total},\"next_page_token\":");
         let _ = match next {
             Some(token) => write!(json, "\"{token}\""),
             None => write!(json, "null"),
@@ -99,6 +119,7 @@ impl StateHandle {
             let _ = write!(json, "{comma}\"{status}\":{n}");
         }
         let _ = write!(json, "}},\"server_time_ms\":{}}}", self.now().as_ms());
+        json
     }
 
     /// A page of the experiments, by name, after the one called `after`.
@@ -121,6 +142,27 @@ impl StateHandle {
         };
         Ok(found.into_iter().map(experiment).collect())
     }
+}
+
+/// A page: runs as `write` writes them, and its tail.
+fn joined<E: Borrow<Entry>>(
+    entries: &[E],
+    tail: &str,
+    write: impl Fn(&Entry, &mut Vec<u8>) -> Result<(), StateError>,
+) -> Result<Bytes, StateError> {
+    const BEGIN: &[u8] = b"{\"train_runs\":[";
+    let docs = entries.iter().filter_map(|entry| entry.borrow().doc.as_ref());
+    let room = docs.map(|doc| doc.json.len() + 1).sum::<usize>();
+    let mut json = Vec::with_capacity(BEGIN.len() + room + tail.len());
+    json.extend_from_slice(BEGIN);
+    for (i, entry) in entries.iter().enumerate() {
+        if i > 0 {
+            json.push(b',');
+        }
+        write(entry.borrow(), &mut json)?;
+    }
+    json.extend_from_slice(tail.as_bytes());
+    Ok(json.into())
 }
 
 fn by_status(counts: &Counts) -> BTreeMap<RunStatus, usize> {
@@ -177,8 +219,10 @@ impl<'a> Extras<'a> {
     /// A run with what was asked for.
     fn write(&self, entry: &Entry, json: &mut Vec<u8>) -> Result<(), StateError> {
         let shared = &self.state.shared;
-        let (id, doc) = (entry.id(), &entry.doc);
-        json.extend_from_slice(doc.get(..entry.workers_at).unwrap_or_default());
+        let id = entry.id();
+        let Some(Doc { json: doc, workers_at }) = &entry.doc else { return Ok(()) };
+        let (run, workers) = doc.split_at_checked(*workers_at).unwrap_or_default();
+        json.extend_from_slice(run);
         let live = shared.live.get(id);
         let stored = self.progress.get(id);
         if self.include.has(Member::Evidence) {
@@ -201,7 +245,7 @@ impl<'a> Extras<'a> {
             member(json, "workers", &newest.unwrap_or_default())?;
             json.push(b'}');
         } else if self.include.has(Member::Workers) {
-            json.extend_from_slice(doc.get(entry.workers_at..).unwrap_or_default());
+            json.extend_from_slice(workers);
         } else {
             json.push(b'}');
         }

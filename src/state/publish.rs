@@ -7,14 +7,14 @@ use tracing::info;
 use super::{actor::Actor, group::Group};
 use crate::{
     base::{RunId, number},
-    model::{Event, EventKind, Phase, RunStatus},
+    model::{Event, EventKind, Phase, RunStatus, view::Document},
     store::ListedRun,
 };
 
 impl Actor {
-    pub(super) fn publish(&mut self, group: &Group, listed: Vec<ListedRun>) {
+    pub(super) fn publish(&mut self, group: &Group, listed: Vec<(ListedRun, Document)>) {
         let shared = Arc::clone(&self.shared);
-        shared.shown.forget(group.purged.iter().chain(listed.iter().map(|run| &run.id)));
+        shared.shown.forget(group.purged.iter().chain(listed.iter().map(|(run, _)| &run.id)));
         // First what is gone: its id may have been registered anew.
         for id in &group.purged {
             shared.index.write().remove(id);
@@ -22,10 +22,10 @@ impl Actor {
             shared.hub.publish(id, "gone", || serde_json::json!({"run_id": id}).to_string());
         }
         shared.counters.purged.add(number::size(group.purged.len()));
-        for run in listed {
+        for (run, doc) in listed {
             let (id, status) = (run.id.clone(), run.status);
-            shared.hub.publish(&id, "run", || self.run_frame(&run));
-            shared.index.write().put(run);
+            shared.hub.publish(&id, "run", || self.run_frame(&id, &doc));
+            shared.index.write().put(run, doc);
             if let Some(trail) = group.touched.get(&id) {
                 shared.counters.events.add(number::size(trail.events.len()));
                 for event in &trail.events {
@@ -47,13 +47,13 @@ impl Actor {
     }
 
     /// The run as it is listed, and how far it is.
-    fn run_frame(&self, run: &ListedRun) -> String {
-        let facts = self.shared.live.get(&run.id);
+    fn run_frame(&self, run: &RunId, doc: &Document) -> String {
+        let facts = self.shared.live.get(run);
         let progress = serde_json::json!({
             "last_step": facts.as_ref().and_then(|f| f.progress.last_step()),
             "last_report_ms": facts.as_ref().and_then(|f| f.progress.last_report()),
         });
-        let open = run.doc.json.strip_suffix('}').unwrap_or(&run.doc.json);
+        let open = doc.json.strip_suffix('}').unwrap_or(&doc.json);
         format!("{open},\"progress\":{progress}}}")
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{StateError, StateHandle, data_dir::DataDir, index::Entry, live::evidence, shown::ShownRun};
+use super::{StateError, StateHandle, data_dir::DataDir, live::evidence, shown::ShownRun};
 use crate::{
     base::RunId,
     model::{
@@ -92,7 +92,9 @@ impl StateHandle {
     /// # Errors
     /// When there is no such run.
     pub fn is_live(&self, id: &RunId) -> Result<bool, StateError> {
-        self.known(id).map(|entry| entry.is_live())
+        let index = self.shared.index.read();
+        let entry = index.get(id).ok_or_else(|| Refusal::RunNotFound(id.clone()))?;
+        Ok(entry.is_live())
     }
 
     /// Where its files lie.
@@ -101,8 +103,7 @@ impl StateHandle {
         &self.shared.data_dir
     }
 
-    pub(super) fn known(&self, id: &RunId) -> Result<Entry, StateError> {
-        let index = self.shared.index.read();
-        index.get(id).cloned().ok_or_else(|| Refusal::RunNotFound(id.clone()).into())
+    pub(super) fn known(&self, id: &RunId) -> Result<(), StateError> {
+        self.is_live(id).map(drop)
     }
 }

@@ -36,11 +36,14 @@ impl StateHandle {
     ) -> Result<RecordPage, StateError> {
         self.reconcile_to_read().await?;
         let query = ListQuery { page_size, page_token, ..ListQuery::default() };
-        let page = self.shared.index.read().page(&query, &self.shared.live)?;
-        let ids: Vec<RunId> = page.entries.iter().map(|entry| entry.id().clone()).collect();
+        let (ids, next) = {
+            let index = self.shared.index.read();
+            let page = index.page(&query, &self.shared.live)?;
+            (page.entries.iter().map(|entry| entry.id().clone()).collect::<Vec<_>>(), page.next)
+        };
         let records = self.records(&ids).await?;
         let stats = self.stats(&records).await?;
-        Ok(RecordPage { records, stats, next: page.next })
+        Ok(RecordPage { records, stats, next })
     }
 
     /// These runs with all that belongs to them, in this order. One that cannot be read is missing.

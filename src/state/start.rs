@@ -34,7 +34,7 @@ use super::{
 use crate::{
     base::{Clock, SystemClock, Tasks, number, secret::SigningKey},
     model::ledger::{Ledger, NodeOffer},
-    store::{self, Writer},
+    store::{self, ListedRun, Writer},
 };
 
 /// The shape of the runs' documents; count it up when `TrainRun` changes, and they are made anew at the next start.
@@ -123,10 +123,15 @@ pub async fn start(options: StateOptions) -> Result<(StateHandle, StateTask), St
         clock,
     });
     let set = WorkingSet::load(&mut writer, key, &shared).await?;
+    let tail = writer.runs_with_tail().await?;
+    let mut index = shared.index.write();
+    for record in set.records.values() {
+        index.put(ListedRun::of(record, None), record.document());
+    }
+    drop(index);
     info!("the store is open: {} live runs", set.records.len());
     let (sender, mailbox) = mpsc::channel(MAILBOX);
     let (sealer, seals) = Sealer::new(Arc::clone(&shared), &sender);
-    let tail = writer.runs_with_tail().await?;
     let actor =
         Actor::new(writer, set, Arc::clone(&shared), mailbox, lock, Unsealed::new(seals, seal_rows, tail));
     let tasks = Tasks::new();

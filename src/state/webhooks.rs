@@ -147,8 +147,14 @@ impl StateHandle {
     }
 
     /// A run as it is listed now, JSON; none if there is no such run.
-    #[must_use]
-    pub fn listed(&self, run: &RunId) -> Option<Bytes> {
-        self.shared.index.read().get(run).map(|entry| entry.doc.clone())
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn listed(&self, run: &RunId) -> Result<Option<Bytes>, StateError> {
+        if let Some(json) = self.shared.index.read().json(run) {
+            return Ok(Some(json));
+        }
+        let stored = self.shared.reader.documents(std::slice::from_ref(run)).await?;
+        Ok(stored.into_values().next().map(|doc| doc.json.into()))
     }
 }

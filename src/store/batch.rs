@@ -80,7 +80,7 @@ impl Batch {
     /// The run with its controller, and of its attempts and workers those that the trail names. `doc` is the run as a
     /// list shows it.
     pub(crate) fn record(&mut self, record: &RunRecord, doc: &Document, trail: &Trail) {
-        self.runs.push(&runs::row(record, doc));
+        runs::push(&mut self.runs, record, doc);
         self.actors.push(&runs::actor_row(record));
         attempts::rows(record, trail).for_each(|row| self.attempts.push(&row));
         attempts::worker_rows(record, trail).for_each(|row| self.workers.push(&row));
@@ -110,24 +110,20 @@ impl Batch {
 
     /// A batch of a stream, in the form of `codec::tail`.
     pub(crate) fn metric_tail(&mut self, id: i64, stream_id: i64, points: &[u8]) {
-        let points = self.metric_tail.slice(points);
-        self.metric_tail.push(&(id, stream_id, points.place, points.len));
+        let points = self.metric_tail.long_bytes(points);
+        self.metric_tail.push(&(id, stream_id, points));
     }
 
     /// Chunks in place of a stream's batches.
     pub(crate) fn seal(&mut self, sealing: &Sealing) {
         let Sealing { stream_id, through, summaries, chunks, replaced } = sealing;
-        let summaries = self.seals.slice(summaries);
-        self.seals.push(&(stream_id, through, summaries.place, summaries.len));
+        let summaries = self.seals.long_bytes(summaries);
+        self.seals.push(&(stream_id, through, summaries));
         replaced.iter().for_each(|id| self.replaced_chunks.push(id));
         for chunk in chunks {
-            let digest = self.metric_chunks.slice(&chunk.digest);
-            let rollup = self.metric_chunks.slice(&chunk.rollup);
-            let points = self.metric_chunks.slice(&chunk.points);
-            let slices = [digest, rollup, points].map(|s| (s.place, s.len));
-            let [(a, b), (c, d), (e, f)] = slices;
-            let row = (chunk.key_id, stream_id, chunk.first_step, chunk.last_step, a, b, c, d, e, f);
-            self.metric_chunks.push(&row);
+            let long =
+                [&chunk.digest, &chunk.rollup, &chunk.points].map(|b| self.metric_chunks.long_bytes(b));
+            self.metric_chunks.push(&(chunk.key_id, stream_id, chunk.first_step, chunk.last_step, long));
         }
     }
 

@@ -1,6 +1,7 @@
 //! Rows travel to SQLite as one JSON array a table, so that a commit costs a statement a table and not a statement a
-//! row (measured: each statement through sqlx costs 22 µs). `json_each` and `->>` are SQLite's own; PostgreSQL has the
-//! same under other names.
+//! row (measured: each statement through sqlx costs 22 µs). Long texts of the rows stand beside them in one blob, from which
+//! each is cut out, so that none is quoted, parsed and unquoted on its way. `json_each` and `->>` are SQLite's own;
+//! PostgreSQL has the same under other names.
 
 use std::str::FromStr;
 
@@ -14,21 +15,38 @@ use super::StoreError;
 pub(super) struct Rows {
     table: &'static str,
     text: Vec<u8>,
-    /// Long values of all rows, one behind the other: a row names its own by place and length.
-    blob: Vec<u8>,
+    long: Vec<u8>,
     broken: Option<String>,
 }
 
-/// Where a long value stands in the rows' blob, as `substr` counts.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Slice {
-    pub(super) place: usize,
-    pub(super) len: usize,
-}
+/// A long text of a row: where among those of its table it begins, counted from 1, and how many bytes it has.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Long(usize, usize);
 
 impl Rows {
     pub(super) fn of(table: &'static str) -> Self {
-        Self { table, text: Vec::new(), blob: Vec::new(), broken: None }
+        Self { table, text: Vec::new(), long: Vec::new(), broken: None }
+    }
+
+    /// Puts a long text beside the rows; statements read it as
+    /// `cast(substr($long, v->>'$.column[0]', v->>'$.column[1]') as text)`.
+    pub(super) fn long_text(&mut self, text: &str) -> Long {
+        self.long_bytes(text.as_bytes())
+    }
+
+    /// The same of bytes, which statements read without the cast.
+    pub(super) fn long_bytes(&mut self, bytes: &[u8]) -> Long {
+        self.long.extend_from_slice(bytes);
+        Long(self.long.len() + 1 - bytes.len(), bytes.len())
+    }
+
+    /// The same of a value as JSON.
+    pub(super) fn long_json<T: Serialize>(&mut self, value: &T) -> Long {
+        let begin = self.long.len();
+        if let Err(e) = serde_json::to_writer(&mut self.long, value) {
+            self.broken = Some(e.to_string());
+        }
+        Long(begin + 1, self.long.len() - begin)
     }
 
     pub(super) fn push<T: Serialize>(&mut self, row: &T) {
@@ -36,13 +54,6 @@ impl Rows {
         if let Err(e) = serde_json::to_writer(&mut self.text, row) {
             self.broken = Some(e.to_string());
         }
-    }
-
-    /// Takes a long value of the row that is pushed next, which would cost much as a part of the JSON.
-    pub(super) fn slice(&mut self, bytes: &[u8]) -> Slice {
-        let place = self.blob.len() + 1;
-        self.blob.extend_from_slice(bytes);
-        Slice { place, len: bytes.len() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -60,7 +71,7 @@ impl Rows {
         transaction.commit(connection).await
     }
 
-    /// The finished array and the blob, if there are any rows.
+    /// The finished array and the long texts, if there are any rows.
     fn finish(mut self) -> Result<Option<(String, Vec<u8>)>, StoreError> {
         let table = self.table;
         if let Some(what) = self.broken {
@@ -72,7 +83,7 @@ impl Rows {
         self.text.push(b']');
         // serde_json writes UTF-8.
         let text = String::from_utf8(self.text);
-        text.map(|text| Some((text, self.blob)))
+        text.map(|text| Some((text, self.long)))
             .map_err(|e| StoreError::Corrupt { table, what: e.to_string() })
     }
 }
@@ -92,20 +103,21 @@ enum Argument {
 }
 
 impl Transaction {
-    /// Adds statements that read rows from `$1` and their long values from `$blob`; nothing if there are none. A statement that takes rows apart begins with
-    /// `with rows (v) as materialized (select value from jsonb_each($1))`: each mention of the table's own column would
+    /// Adds statements that read rows from `$1` and their long texts from `$long`; nothing if there are none. A statement
+    /// that takes rows apart begins with `with rows (v) as materialized (select value from jsonb_each($1))`: each mention of the table's own column would
     /// make its value anew, and the binary form is found its way in without being read (measured: together half of the
     /// cost of a registration).
     pub(super) fn add(&mut self, rows: Rows, statements: &[&'static str]) -> Result<(), StoreError> {
-        let Some((text, blob)) = rows.finish()? else { return Ok(()) };
+        let Some((text, long)) = rows.finish()? else { return Ok(()) };
         self.arguments.push(Argument::Text(text));
         let place = format!("${}", self.arguments.len());
-        if !blob.is_empty() {
-            self.arguments.push(Argument::Blob(blob));
+        let mut place_of_long = String::new();
+        if !long.is_empty() {
+            self.arguments.push(Argument::Blob(long));
+            place_of_long = format!("${}", self.arguments.len());
         }
-        let blob = format!("${}", self.arguments.len());
         for statement in statements {
-            self.sql.push_str(&statement.replace("$1", &place).replace("$blob", &blob));
+            self.sql.push_str(&statement.replace("$1", &place).replace("$long", &place_of_long));
             self.sql.push_str(";\n");
         }
         Ok(())

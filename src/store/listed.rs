@@ -1,4 +1,4 @@
-//! What the list's index keeps of each run, and its ready-made documents.
+//! What the list's index keeps of each run, and the ready-made documents of those that have ended.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,12 +9,12 @@ use tracing::error;
 
 use super::{
     Reader, StoreError, Writer,
-    json_row::{Rows, json, small, word},
+    json_row::{Rows, array, json, small, word},
     records::records,
 };
 use crate::{
-    base::{RunId, Timestamp, error::chain},
-    model::{RunStatus, progress::Progress, retention::EndedRun, view::Document},
+    base::{RunId, Timestamp, error::chain, number},
+    model::{RunRecord, RunStatus, progress::Progress, retention::EndedRun, view::Document},
 };
 
 /// What the list's index keeps of a run.
@@ -31,11 +31,25 @@ pub(crate) struct ListedRun {
     pub(crate) trashed: bool,
     /// Last values of its metrics, once it has ended; none if they are as they were.
     pub(crate) values: Option<Vec<(String, f64)>>,
-    /// The run as a list shows it.
-    pub(crate) doc: Document,
 }
 
 impl ListedRun {
+    pub(crate) fn of(record: &RunRecord, values: Option<Vec<(String, f64)>>) -> Self {
+        let run = &record.run;
+        Self {
+            id: run.id.clone(),
+            start_time: run.start_time,
+            duration_ms: run.duration().map(number::millis),
+            status: run.status(),
+            name: run.name.clone(),
+            job_id: run.job_id.clone(),
+            experiment: run.experiment.clone(),
+            tags: run.tags.clone(),
+            trashed: run.trashed_at.is_some(),
+            values,
+        }
+    }
+
     /// What a search looks through: name, id, job id and tags, in lower case, a line each.
     pub(crate) fn texts(&self) -> String {
         let mut text =
@@ -60,7 +74,7 @@ struct DocumentRow<'a> {
 }
 
 impl Writer {
-    /// Every run as the list's index keeps it, one after the other.
+    /// Every run that has ended as the list's index keeps it, one after the other.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -74,9 +88,9 @@ impl Writer {
         }
         drop(progress);
         let mut rows = sqlx::query(
-            "select id, start_time_ms, end_time_ms, run_status, name, job_id, experiment, tags, trashed_at_ms, doc,
-                workers_at
-            from runs",
+            "select id, start_time_ms, end_time_ms, run_status, name, job_id, experiment, tags, trashed_at_ms
+            from runs
+            where run_status <> 'STARTED'",
         )
         .fetch(&mut self.connection);
         while let Some(row) = rows.try_next().await? {
@@ -89,7 +103,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes the documents of all runs anew.
+    /// Makes the documents of all runs that have ended anew.
     ///
     /// # Errors
     /// When the store cannot be read or written; what was done until then is of use all the same.
@@ -100,12 +114,18 @@ impl Writer {
         const AT_ONCE: i64 = 500;
         let (mut after, mut done) = (String::new(), 0);
         loop {
-            let ids: Vec<String> =
-                sqlx::query_scalar("select id from runs where id > $1 order by id limit $2")
-                    .bind(after.clone())
-                    .bind(AT_ONCE)
-                    .fetch_all(&mut self.connection)
-                    .await?;
+            let ids: Vec<String> = sqlx::query_scalar(
+                "select id
+                    from runs
+                    where id > $1
+                        and run_status <> 'STARTED'
+                    order by id
+                    limit $2",
+            )
+            .bind(after.clone())
+            .bind(AT_ONCE)
+            .fetch_all(&mut self.connection)
+            .await?;
             let Some(last) = ids.last() else { return Ok(()) };
             after.clone_from(last);
             let parsed = |id: &String| id.parse().ok();
@@ -138,6 +158,29 @@ impl Writer {
 }
 
 impl Reader {
+    /// Those of these runs that have ended, as lists show them.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) async fn documents(&self, runs: &[RunId]) -> Result<HashMap<RunId, Document>, StoreError> {
+        const T: &str = "runs";
+        let rows = sqlx::query(
+            "select id, doc, workers_at
+            from runs
+            where id in (select value from json_each($1))
+                and run_status <> 'STARTED'",
+        )
+        .bind(array(T, runs)?)
+        .fetch_all(&self.pool)
+        .await?;
+        rows.iter()
+            .map(|row| {
+                let doc = Document { json: row.try_get("doc")?, workers_at: small(T, row, "workers_at")? };
+                Ok((word(T, row, "id")?, doc))
+            })
+            .collect()
+    }
+
     /// All runs that have ended, as retention sees them, without their sizes.
     ///
     /// # Errors
@@ -169,11 +212,6 @@ fn listed(row: &SqliteRow, values: &mut HashMap<RunId, Vec<(String, f64)>>) -> R
     let start_time = Timestamp::from_ms(row.try_get("start_time_ms")?);
     let end_time = row.try_get::<Option<i64>, _>("end_time_ms")?;
     let id: RunId = word(T, row, "id")?;
-    let doc = Document { json: row.try_get("doc")?, workers_at: small(T, row, "workers_at")? };
-    if doc.workers_at == 0 {
-        // What an earlier version made, of a record that could not be read since.
-        return Err(StoreError::Corrupt { table: T, what: format!("the document of run {id}") });
-    }
     Ok(ListedRun {
         start_time,
         duration_ms: end_time.map(|end| end - start_time.as_ms()),
@@ -185,6 +223,5 @@ fn listed(row: &SqliteRow, values: &mut HashMap<RunId, Vec<(String, f64)>>) -> R
         trashed: row.try_get::<Option<i64>, _>("trashed_at_ms")?.is_some(),
         values: values.remove(&id),
         id,
-        doc,
     })
 }

@@ -1,25 +1,20 @@
 //! Tables `runs` and `actors`.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
 use serde::Serialize;
-use serde_json::{Map, Value};
 use sqlx::{Row, sqlite::SqliteRow};
 use tracing::error;
 
 use super::{
     Reader, StoreError, Writer,
-    json_row::{array, json, optional_word, small, word},
+    json_row::{Long, Rows, array, json, optional_word, small, word},
     records::records,
 };
 use crate::{
     base::{ActorId, RunId, Timestamp, TokenHash, error::chain, number},
     model::{
         Actor, ControllerState, FirstFailure, Phase, ProcessIdentity, RunRecord, RunStatus,
-        commands::Dataset,
         run::{ActorStatus, Concluded, Controller, Run, Stop},
         view::Document,
     },
@@ -44,18 +39,19 @@ pub(super) struct RunRow<'a> {
     stop: &'a Option<Stop>,
     concluded: Option<Concluded>,
     first_failure: &'a Option<FirstFailure>,
-    settings: &'a Map<String, Value>,
-    datasets: &'a [Dataset],
-    framework_versions: &'a BTreeMap<String, String>,
-    tags: &'a BTreeMap<String, String>,
+    settings: Long,
+    datasets: Long,
+    framework_versions: Long,
+    tags: Long,
     notes: &'a Option<String>,
     trashed_at_ms: Option<Timestamp>,
     body_hash: &'a str,
-    doc: &'a str,
+    doc: Long,
     workers_at: usize,
 }
 
-pub(super) fn row<'a>(record: &'a RunRecord, doc: &'a Document) -> RunRow<'a> {
+/// Adds a run's row. A live run has no document in it, as it would be another one soon: the start makes it of its record.
+pub(super) fn push(rows: &mut Rows, record: &RunRecord, doc: &Document) {
     let Run {
         id,
         name,
@@ -79,7 +75,8 @@ pub(super) fn row<'a>(record: &'a RunRecord, doc: &'a Document) -> RunRow<'a> {
         trashed_at,
         body_hash,
     } = &record.run;
-    RunRow {
+    let (doc, workers_at) = if phase.is_terminal() { (&*doc.json, doc.workers_at) } else { ("", 0) };
+    let row = RunRow {
         id,
         name,
         job_id,
@@ -97,16 +94,17 @@ pub(super) fn row<'a>(record: &'a RunRecord, doc: &'a Document) -> RunRow<'a> {
         stop,
         concluded: *concluded,
         first_failure,
-        settings,
-        datasets,
-        framework_versions,
-        tags,
+        settings: rows.long_json(settings),
+        datasets: rows.long_json(datasets),
+        framework_versions: rows.long_json(framework_versions),
+        tags: rows.long_json(tags),
         notes,
         trashed_at_ms: *trashed_at,
         body_hash,
-        doc: &doc.json,
-        workers_at: doc.workers_at,
-    }
+        doc: rows.long_text(doc),
+        workers_at,
+    };
+    rows.push(&row);
 }
 
 #[derive(Serialize)]
@@ -160,9 +158,13 @@ pub(super) const WRITE: &str =
             v->>'run_status', v->>'controller_state', v->>'controller_actor_id',
             v->>'controller_actor_status', v->>'status_detail', v->>'ended_by', v->>'start_time_ms',
             v->>'end_time_ms', v->>'noticed_at_ms', v->>'stop', v->>'concluded',
-            v->>'first_failure', v->>'settings', v->>'datasets', v->>'framework_versions',
-            v->>'tags', v->>'notes', v->>'trashed_at_ms', v->>'body_hash', v->>'doc',
-            v->>'workers_at'
+            v->>'first_failure',
+            cast(substr($long, v->>'$.settings[0]', v->>'$.settings[1]') as text),
+            cast(substr($long, v->>'$.datasets[0]', v->>'$.datasets[1]') as text),
+            cast(substr($long, v->>'$.framework_versions[0]', v->>'$.framework_versions[1]') as text),
+            cast(substr($long, v->>'$.tags[0]', v->>'$.tags[1]') as text),
+            v->>'notes', v->>'trashed_at_ms', v->>'body_hash',
+            cast(substr($long, v->>'$.doc[0]', v->>'$.doc[1]') as text), v->>'workers_at'
         from rows
         where true
         on conflict (id) do update set

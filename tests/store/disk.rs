@@ -11,7 +11,12 @@ use tempfile::TempDir;
 use tokio::time::{Instant, interval};
 use trainhead::{
     base::{ActorId, RunId},
-    model::{commands::RegisterRun, retention::CollectGarbage, verbs::RunVerb},
+    model::{
+        commands::RegisterRun,
+        retention::CollectGarbage,
+        series::{AttemptChoice, Axis, Mode, SeriesRequest, Span},
+        verbs::RunVerb,
+    },
     state::{DataDir, Include, ListQuery, StateError, StateOptions, start},
 };
 
@@ -84,6 +89,52 @@ async fn a_database_of_an_earlier_version_is_migrated_after_a_copy_of_it_was_mad
 
     open(&data_dir).await.unwrap();
     assert_eq!(beside(&data_dir), copies, "there was nothing to migrate");
+}
+
+#[tokio::test]
+async fn metrics_of_an_earlier_version_become_chunks_and_read_the_same() {
+    let temp = TempDir::new().unwrap();
+    let data_dir = of_version_2(&temp).await;
+    let mut connection = connect(&data_dir.database()).await;
+    let run: String = sqlx::query_scalar("select id from runs where name = 'old-run'")
+        .fetch_one(&mut connection)
+        .await
+        .unwrap();
+    sqlx::raw_sql(
+        "delete from metric_points;
+        delete from metric_keys;
+        insert into metric_keys (id, run_id, key) select 7, id, 'loss' from runs where name = 'old-run';
+        with recursive n (i) as (select 0 union all select i + 1 from n where i < 9999)
+        insert into metric_points (key_id, rank, step, attempt, time_ms, value, bits)
+        select 7, 1, i, i >= 5000, 1700000000000 + i, i, case when i % 2 then 4607182418800017408 else -1 end from n;",
+    )
+    .execute(&mut connection)
+    .await
+    .unwrap();
+    connection.close().await.unwrap();
+    for _ in 0..2 {
+        let lock = data_dir.try_lock().unwrap().unwrap();
+        let (state, task) = start(StateOptions::new(data_dir.clone(), lock)).await.unwrap();
+        let request = SeriesRequest {
+            keys: vec!["loss".into()],
+            rank: Some(1),
+            attempt: AttemptChoice::Merged,
+            span: Span::ALL,
+            max_points: 100_000,
+            mode: Mode::Raw,
+            axis: Axis::Step,
+            since: None,
+        };
+        let series = state.series(&RunId::parse(&run).unwrap(), &request).await.unwrap().series;
+        assert_eq!(series[0].step, (0..10_000).collect::<Vec<i64>>());
+        assert_eq!(series[0].attempt_at[4_999..5_001], [0, 1]);
+        assert_eq!(series[0].value[1].0, 1.0);
+        assert_eq!(series[0].value[2].0.to_bits(), u64::MAX, "bit by bit");
+        assert!(task.shutdown(Duration::from_secs(10)).await);
+    }
+    let mut connection = connect(&data_dir.database()).await;
+    assert_eq!(number(&mut connection, "select count(*) from metric_points").await, 0);
+    assert_eq!(number(&mut connection, "select count(*) from metric_chunks").await, 4);
 }
 
 #[tokio::test]

@@ -139,7 +139,7 @@ impl Deliverer {
 
     /// Delivers one event, however often it takes, or gives it up.
     async fn deliver(&mut self, event: &Event, stop: &CancellationToken) -> Next {
-        let message = Message::new(event, &self.place.name, self.target.server.as_deref(), &self.state);
+        let message = Message::new(event, &self.place.name, self.target.server.as_deref(), &self.state).await;
         let since = self.marks.since(event.id, Instant::now());
         let mut attempt = 0;
         loop {
@@ -176,7 +176,7 @@ impl Deliverer {
             }
             for event in events {
                 let message =
-                    Message::new(&event, &self.place.name, self.target.server.as_deref(), &self.state);
+                    Message::new(&event, &self.place.name, self.target.server.as_deref(), &self.state).await;
                 let outcome = self.post(&message).await;
                 match judge(&outcome, 0, Duration::ZERO, self.target.give_up, 0.0) {
                     Verdict::Delivered => self.done(&event),

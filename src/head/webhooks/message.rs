@@ -30,8 +30,9 @@ struct Body<'a> {
 }
 
 impl Message {
-    pub(super) fn new(event: &Event, hook: &str, server: Option<&str>, state: &StateHandle) -> Self {
-        let doc = state.listed(&event.run_id);
+    pub(super) async fn new(event: &Event, hook: &str, server: Option<&str>, state: &StateHandle) -> Self {
+        // The event is worth more than the run beside it.
+        let doc = state.listed(&event.run_id).await.ok().flatten();
         let body = Body {
             id: event.id,
             r#type: type_of(event),

@@ -1,6 +1,7 @@
 //! The list in memory: every run's ready-made JSON, in the orders that pages are asked for. A page is copied, not built.
 //! Derived from the store; knows nothing of evidence or progress.
 
+mod docs;
 mod order;
 mod page;
 #[cfg(test)]
@@ -14,17 +15,28 @@ use std::{
     sync::Arc,
 };
 
-use bytes::Bytes;
-
+pub(crate) use docs::Doc;
 pub use order::{Direction, PageToken, Sort, SortKey};
 pub(crate) use page::Page;
 pub use page::{ListQuery, Shelf};
 
 use self::{
+    docs::Kept,
     order::Start,
     texts::{Piece, Texts},
 };
-use crate::{base::RunId, model::RunStatus, store::ListedRun};
+use crate::{
+    base::RunId,
+    model::{RunStatus, view::Document},
+    store::ListedRun,
+};
+
+/// Whether a run stands in the orders.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Linked {
+    Yes,
+    No,
+}
 
 /// Where a run stands in the table of rows.
 type Slot = usize;
@@ -40,10 +52,8 @@ pub(crate) type Counts = [usize; RunStatus::ALL.len()];
 pub(crate) struct Entry {
     id: RunId,
     status: RunStatus,
-    /// The run as a list shows it, JSON; its workers come last.
-    pub(crate) doc: Bytes,
-    /// Where in it the workers begin.
-    pub(crate) workers_at: usize,
+    /// The run as a list shows it; none if it has ended and that lies on disk only.
+    pub(crate) doc: Option<Doc>,
     /// Last values of an ended run's metrics, by the number of the key.
     values: Arc<[(u32, f64)]>,
 }
@@ -92,6 +102,8 @@ struct Row {
     start: Start,
     keys: Keys,
     piece: Piece,
+    /// Bytes of its document that count as kept.
+    kept: usize,
 }
 
 /// The list in memory.
@@ -111,6 +123,7 @@ pub(crate) struct RunIndex {
     trash: ByStart,
     texts: Texts,
     metric_keys: HashMap<Arc<str>, u32>,
+    kept: Kept,
 }
 
 /// An experiment, with its runs counted.
@@ -154,7 +167,7 @@ impl RunIndex {
             .collect()
     }
 
-    /// Takes a run in at the start; it stands in no order until all are there and `ordered` is called.
+    /// Takes an ended run in at the start; it stands in no order until all are there and `ordered` is called.
     pub(crate) fn push(&mut self, run: ListedRun) {
         self.put_unlinked(run);
     }
@@ -197,14 +210,16 @@ impl RunIndex {
     }
 
     /// Puts a run in, in place of what stood there of it.
-    pub(crate) fn put(&mut self, run: ListedRun) {
-        if let Some(slot) = self.put_unlinked(run) {
+    pub(crate) fn put(&mut self, run: ListedRun, doc: Document) {
+        let (slot, linked) = self.put_unlinked(run);
+        if linked == Linked::No {
             self.link(slot);
         }
+        self.hold(slot, doc.into());
     }
 
-    /// Puts a run in; a new one is in no order yet, and its slot is returned.
-    fn put_unlinked(&mut self, run: ListedRun) -> Option<Slot> {
+    /// Puts a run in, without its document; a new one is in no order yet.
+    fn put_unlinked(&mut self, run: ListedRun) -> (Slot, Linked) {
         let texts = run.texts();
         let ListedRun {
             id,
@@ -217,7 +232,6 @@ impl RunIndex {
             tags,
             trashed,
             values,
-            doc,
         } = run;
         let groups = experiment.map(|name| Facet::Experiment(name.into()));
         let groups = groups.into_iter().chain(job_id.map(|job| Facet::Job(job.into())));
@@ -225,11 +239,9 @@ impl RunIndex {
         let groups = groups.chain(tags).map(|group| self.shared(group)).collect();
         let keys = Keys { status, name: name.to_lowercase().into(), duration_ms, groups, trashed };
         let values = values.map(|values| self.numbered(values));
-        let (doc, workers_at) = (Bytes::from(doc.json), doc.workers_at);
-        if let Some(&slot) = self.by_id.get(&id) {
-            let Some(Some(row)) = self.rows.get_mut(slot) else { return None };
-            row.entry.doc = doc;
-            row.entry.workers_at = workers_at;
+        if let Some(&slot) = self.by_id.get(&id)
+            && let Some(Some(row)) = self.rows.get_mut(slot)
+        {
             if let Some(values) = values {
                 row.entry.values = values;
             }
@@ -250,21 +262,22 @@ impl RunIndex {
                 }
                 self.tidy_texts();
             }
-            return None;
+            return (slot, Linked::Yes);
         }
         let slot = self.free.pop().unwrap_or(self.rows.len());
         let row = Row {
             start: (Reverse(start_time), Reverse(id.clone())),
-            entry: Entry { id: id.clone(), status, doc, workers_at, values: values.unwrap_or_default() },
+            entry: Entry { id: id.clone(), status, doc: None, values: values.unwrap_or_default() },
             keys,
             piece: self.texts.add(&texts, slot),
+            kept: 0,
         };
         match self.rows.get_mut(slot) {
             Some(free) => *free = Some(row),
             None => self.rows.push(Some(row)),
         }
         self.by_id.insert(id, slot);
-        Some(slot)
+        (slot, Linked::No)
     }
 
     /// Takes a run out.
@@ -272,6 +285,7 @@ impl RunIndex {
         let Some(slot) = self.by_id.remove(id) else { return };
         self.unlink(slot);
         if let Some(row) = self.rows.get_mut(slot).and_then(Option::take) {
+            self.kept.let_go(row.kept);
             self.texts.remove(row.piece);
             self.free.push(slot);
             self.tidy_texts();

@@ -68,8 +68,8 @@ impl Default for ListQuery {
 
 /// A page of the list.
 #[derive(Debug)]
-pub(crate) struct Page {
-    pub(crate) entries: Vec<Entry>,
+pub(crate) struct Page<'a> {
+    pub(crate) entries: Vec<&'a Entry>,
     pub(crate) total: usize,
     pub(crate) next: Option<PageToken>,
     /// Runs of each status that fit all but the status.
@@ -77,14 +77,14 @@ pub(crate) struct Page {
 }
 
 /// A run with its place in the order that was asked for.
-type Placed = (Option<Value>, Start, Slot);
+type Placed<'a> = (Option<Value>, &'a Start, Slot);
 
 impl RunIndex {
     /// One page.
     ///
     /// # Errors
     /// When the token is of another order.
-    pub(crate) fn page(&self, query: &ListQuery, live: &LiveMap) -> Result<Page, Invalid> {
+    pub(crate) fn page(&self, query: &ListQuery, live: &LiveMap) -> Result<Page<'_>, Invalid> {
         let after = query.page_token.as_ref();
         if after.is_some_and(|token| token.sort != query.sort) {
             return Err(bad_token());
@@ -103,9 +103,9 @@ impl RunIndex {
         let next = placed.last().filter(|_| more).map(|(value, start, _)| PageToken {
             sort: query.sort.clone(),
             value: value.clone(),
-            start: start.clone(),
+            start: (*start).clone(),
         });
-        let entries = placed.iter().filter_map(|(_, _, slot)| self.row(*slot)).map(|row| row.entry.clone());
+        let entries = placed.iter().filter_map(|(_, _, slot)| self.row(*slot)).map(|row| &row.entry);
         Ok(Page { entries: entries.collect(), total, next, counts })
     }
 
@@ -138,7 +138,7 @@ impl RunIndex {
     fn kept_order<'a>(
         &'a self,
         query: &'a ListQuery,
-    ) -> Option<(Counts, Box<dyn Iterator<Item = Placed> + 'a>)> {
+    ) -> Option<(Counts, Box<dyn Iterator<Item = Placed<'a>> + 'a>)> {
         let (counts, all) = match query.groups.as_slice() {
             _ if !query.only_groups() => return None,
             [] => (self.counts(), &self.all),
@@ -153,7 +153,7 @@ impl RunIndex {
         let after = token.map(|token| &token.start);
         let wanted = move |slot: Slot| self.row(slot).is_some_and(|row| query.wants(row.keys.status));
         let rare = self.rare(query, counts);
-        let order: Box<dyn Iterator<Item = Placed>> = match &query.sort.key {
+        let order: Box<dyn Iterator<Item = Placed<'a>>> = match &query.sort.key {
             SortKey::StartTime => {
                 // One status has an order of its own, so that a rare status is found at once among many runs.
                 let source = match (query.statuses.as_slice(), query.groups.is_empty()) {
@@ -161,7 +161,7 @@ impl RunIndex {
                     _ if rare => return None,
                     _ => all,
                 };
-                let placed = |(start, slot): (&Start, &Slot)| (Some(Value::Start), start.clone(), *slot);
+                let placed = |(start, slot): (&'a Start, &Slot)| (Some(Value::Start), start, *slot);
                 let checked = query.statuses.len() != 1 || !query.groups.is_empty();
                 let runs = by_start(source, after, backwards).map(placed);
                 Box::new(runs.filter(move |(_, _, slot)| !checked || wanted(*slot)))
@@ -184,7 +184,7 @@ impl RunIndex {
                 let ended = by_value(&self.by_duration, after, backwards, Value::Duration);
                 let live = self.by_status.get(place(RunStatus::Started))?;
                 let rest = by_start(live, token.filter(|_| among_the_rest).map(|t| &t.start), false);
-                let rest = rest.map(|(start, slot)| (None, start.clone(), *slot));
+                let rest = rest.map(|(start, slot)| (None, start, *slot));
                 Box::new(
                     ended
                         .filter(move |_| !among_the_rest)
@@ -209,7 +209,7 @@ impl RunIndex {
                     };
                     let runs =
                         source.filter(|_| !skip).into_iter().flat_map(move |s| by_start(s, from, backwards));
-                    runs.map(move |(start, slot)| (Some(value.clone()), start.clone(), *slot))
+                    runs.map(move |(start, slot)| (Some(value.clone()), start, *slot))
                 }))
             }
             SortKey::Metric(_) => return None,
@@ -275,14 +275,14 @@ impl RunIndex {
     }
 
     /// The first `n` of these runs after the token.
-    fn order(&self, slots: Vec<Slot>, query: &ListQuery, live: &LiveMap, n: usize) -> Vec<Placed> {
+    fn order(&self, slots: Vec<Slot>, query: &ListQuery, live: &LiveMap, n: usize) -> Vec<Placed<'_>> {
         let sort = &query.sort;
-        let compare = |a: &Placed, b: &Placed| sort.compare((&a.0, &a.1), (&b.0, &b.1));
+        let compare = |a: &Placed<'_>, b: &Placed<'_>| sort.compare((&a.0, a.1), (&b.0, b.1));
         let placed = slots.into_iter().filter_map(|slot| {
             let row = self.row(slot)?;
-            Some((self.sort_value(row, sort, live), row.start.clone(), slot))
+            Some((self.sort_value(row, sort, live), &row.start, slot))
         });
-        let mut placed: Vec<Placed> = match &query.page_token {
+        let mut placed: Vec<Placed<'_>> = match &query.page_token {
             None => placed.collect(),
             Some(token) => placed
                 .filter(|(value, start, _)| {
@@ -381,10 +381,10 @@ fn by_value<'a, K: Ord + Clone>(
     after: Option<(K, Start)>,
     backwards: bool,
     value: impl Fn(K) -> Value + 'a,
-) -> Box<dyn Iterator<Item = Placed> + 'a> {
+) -> Box<dyn Iterator<Item = Placed<'a>> + 'a> {
     let after = after.map_or(Bound::Unbounded, Bound::Excluded);
     let placed =
-        move |((key, start), slot): (&(K, Start), &Slot)| (Some(value(key.clone())), start.clone(), *slot);
+        move |((key, start), slot): (&'a (K, Start), &Slot)| (Some(value(key.clone())), start, *slot);
     if backwards {
         Box::new(runs.range((Bound::Unbounded, after)).rev().map(placed))
     } else {

@@ -23,7 +23,6 @@ fn run(i: usize, start: i64, status: RunStatus) -> ListedRun {
         tags: BTreeMap::new(),
         trashed: false,
         values: None,
-        doc: Document::default(),
     }
 }
 
@@ -33,11 +32,11 @@ fn index_of(runs: impl IntoIterator<Item = ListedRun>) -> RunIndex {
     index.ordered()
 }
 
-fn page(index: &RunIndex, query: &ListQuery) -> Page {
+fn page<'a>(index: &'a RunIndex, query: &ListQuery) -> Page<'a> {
     index.page(query, &LiveMap::default()).unwrap()
 }
 
-fn ids(page: &Page) -> Vec<String> {
+fn ids(page: &Page<'_>) -> Vec<String> {
     page.entries.iter().map(|e| e.id().to_string()).collect()
 }
 
@@ -60,10 +59,11 @@ fn paging_through_equal_start_times_meets_each_run_once_while_runs_are_added() {
     loop {
         let page = page(&index, &query);
         seen.extend(ids(&page));
+        let next = page.next;
         for i in 0..10 {
-            index.put(run(10_000 + seen.len() * 10 + i, 8, RunStatus::Started));
+            index.put(run(10_000 + seen.len() * 10 + i, 8, RunStatus::Started), Document::default());
         }
-        match page.next {
+        match next {
             Some(next) => query.page_token = Some(PageToken::parse(&next.to_string()).unwrap()),
             None => break,
         }
@@ -226,8 +226,7 @@ proptest! {
                         tags,
                         trashed: plain.trashed,
                         values: Some(plain.loss.into_iter().map(|x| ("loss".to_owned(), x)).collect()),
-                        doc: Document::default(),
-                    });
+                    }, Document::default());
                     runs.insert(id, plain);
                 }
                 Op::Remove(id) => {

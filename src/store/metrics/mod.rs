@@ -78,7 +78,7 @@ pub(super) const WRITE_STREAMS: &str = "with rows (v) as materialized (select va
 
 pub(super) const WRITE_TAIL: &str = "with rows (v) as materialized (select value from jsonb_each($1))
         insert into metric_tail (id, stream_id, points)
-        select v->>0, v->>1, substr($blob, v->>2, v->>3)
+        select v->>0, v->>1, substr($long, v->>'$[2][0]', v->>'$[2][1]')
         from rows";
 
 pub(super) const WRITE_WRITERS: &str = "with rows (v) as materialized (select value from jsonb_each($1))
@@ -91,7 +91,7 @@ pub(super) const WRITE_WRITERS: &str = "with rows (v) as materialized (select va
 pub(super) const WRITE_SEALS: [&str; 2] = [
     "with rows (v) as materialized (select value from jsonb_each($1))
     update metric_streams
-    set sealed_through = v->>1, summaries = substr($blob, v->>2, v->>3)
+    set sealed_through = v->>1, summaries = substr($long, v->>'$[2][0]', v->>'$[2][1]')
     from rows
     where id = v->>0",
     "with rows (v) as materialized (select value from jsonb_each($1))
@@ -105,7 +105,9 @@ pub(super) const REMOVE_CHUNKS: &str =
 pub(super) const WRITE_CHUNKS: &str = "with rows (v) as materialized (select value from jsonb_each($1))
         insert into metric_chunks (key_id, stream_id, first_step, last_step, digest, rollup, points)
         select v->>0, v->>1, v->>2, v->>3,
-            substr($blob, v->>4, v->>5), substr($blob, v->>6, v->>7), substr($blob, v->>8, v->>9)
+            substr($long, v->>'$[4][0][0]', v->>'$[4][0][1]'),
+            substr($long, v->>'$[4][1][0]', v->>'$[4][1][1]'),
+            substr($long, v->>'$[4][2][0]', v->>'$[4][2][1]')
         from rows";
 
 /// The highest ids in use; 0 where there is none.
