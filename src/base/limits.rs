@@ -44,6 +44,8 @@ pub const CHECKPOINTS: usize = 10_000;
 pub const METRIC_KEYS: usize = 20_000;
 /// Longest metric key, bytes of printable UTF-8.
 pub const METRIC_KEY_BYTES: usize = 512;
+/// Deepest nesting of a report's metrics, levels.
+pub const METRIC_DEPTH: usize = 32;
 /// Most points one report request may carry.
 pub const REPORT_POINTS: usize = 1_000_000;
 /// Longest order of a list, characters: a metric's key and a word.

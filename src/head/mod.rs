@@ -11,6 +11,7 @@ mod guard;
 mod health;
 mod logs;
 mod metrics;
+mod packed;
 mod people;
 mod places;
 mod problem;

@@ -13,6 +13,7 @@ pub mod downsample;
 pub mod end_transitions;
 pub mod event;
 pub mod failure;
+pub mod keyed;
 pub mod lease;
 pub mod ledger;
 pub mod metrics;

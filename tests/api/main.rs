@@ -20,6 +20,7 @@ mod listing;
 mod liveness;
 mod logs;
 mod metrics;
+mod metrics_wire;
 mod nodes;
 mod people;
 mod ray;
