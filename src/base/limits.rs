@@ -64,6 +64,12 @@ pub const PAGE_SIZE: u32 = 1_000;
 pub const DEFAULT_PAGE_SIZE: u32 = 100;
 /// Most points a series request may ask for.
 pub const SERIES_POINTS: u32 = 1_000_000;
+/// Most points of all keys that one answer about a run may be asked to hold.
+pub const ANSWER_POINTS: usize = 4_000_000;
+/// Most keys a series request may name.
+pub const SERIES_KEYS: usize = 1_000;
+/// Most runs that may be compared in one request.
+pub const COMPARED_RUNS: usize = 1_000;
 /// Points of a series when the caller does not say.
 pub const DEFAULT_SERIES_POINTS: u32 = 1_000;
 

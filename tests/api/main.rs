@@ -20,6 +20,7 @@ mod listing;
 mod liveness;
 mod logs;
 mod metrics;
+mod metrics_formats;
 mod metrics_wire;
 mod nodes;
 mod people;
