@@ -44,6 +44,8 @@ pub const CHECKPOINTS: usize = 10_000;
 pub const METRIC_KEYS: usize = 20_000;
 /// Longest metric key, bytes of printable UTF-8.
 pub const METRIC_KEY_BYTES: usize = 512;
+/// Deepest nesting of a report's metrics, levels.
+pub const METRIC_DEPTH: usize = 32;
 /// Most points one report request may carry.
 pub const REPORT_POINTS: usize = 1_000_000;
 /// Longest order of a list, characters: a metric's key and a word.
@@ -62,6 +64,12 @@ pub const PAGE_SIZE: u32 = 1_000;
 pub const DEFAULT_PAGE_SIZE: u32 = 100;
 /// Most points a series request may ask for.
 pub const SERIES_POINTS: u32 = 1_000_000;
+/// Most points of all keys that one answer about a run may be asked to hold.
+pub const ANSWER_POINTS: usize = 4_000_000;
+/// Most keys a series request may name.
+pub const SERIES_KEYS: usize = 1_000;
+/// Most runs that may be compared in one request.
+pub const COMPARED_RUNS: usize = 1_000;
 /// Points of a series when the caller does not say.
 pub const DEFAULT_SERIES_POINTS: u32 = 1_000;
 

@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 
 use super::{
     extract::{ApiJson, ApiPath, ControllerToken},
+    packed::ApiPacked,
     problem::{AnyProblem, Problem, WriteProblem},
     router::Head,
     runs::raw,
@@ -163,13 +164,17 @@ pub(super) struct Reported {
 /// Stores metrics: all of the batch or, if a value is not a number, nothing of it. Renews the lease. A batch number that
 /// was stored before is acknowledged and stores nothing. What comes late is taken as well: for a run that has ended, with
 /// the token of an earlier controller of the run, and with that of who has joined it; those renew no lease.
-#[utoipa::path(post, path = "/api/train/runs/{run_id}/reports", tag = "controller", request_body = ReportBatch, params(("run_id" = RunId, Path)),
+///
+/// The body may be compressed (`Content-Encoding: gzip` or `zstd`); its limit of 16 MiB is that of what comes out. In
+/// MessagePack, NaN and the infinities are floats like others.
+#[utoipa::path(post, path = "/api/train/runs/{run_id}/reports", tag = "controller", params(("run_id" = RunId, Path)),
+    request_body(content((ReportBatch = "application/json"), (ReportBatch = "application/msgpack"))),
     responses((status = 200, body = inline(Reported)), AnyProblem, WriteProblem))]
 pub(super) async fn report_metrics(
     State(head): State<Head>,
     ApiPath(run): ApiPath<RunId>,
     ControllerToken(token): ControllerToken,
-    ApiJson(body): ApiJson<ReportBatch>,
+    ApiPacked(body): ApiPacked<ReportBatch>,
 ) -> Result<Json<Reported>, Problem> {
     let seq = body.seq;
     let Stored { points, known } = head.state.report(&run, &token, body).await?;

@@ -20,17 +20,23 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for ApiJson<T> {
         if !is_type(request.headers(), "application/json") {
             return Err(Problem::wrong_type("application/json"));
         }
-        let body = whole_body(request).await?;
-        let mut json = serde_json::Deserializer::from_slice(&body);
-        let value = serde_path_to_error::deserialize(&mut json).map_err(|e| {
-            let path = e.path().to_string();
-            let inner = e.into_inner();
-            let malformed = !inner.is_data() || inner.to_string().starts_with("invalid type");
-            complaint(path, inner.to_string(), malformed)
-        })?;
-        json.end().map_err(|e| complaint(String::new(), e.to_string(), true))?;
-        Ok(Self(value))
+        read_json(&whole_body(request).await?).map(Self)
     }
+}
+
+/// Reads JSON. What is wrong is looked for in a second pass, which is slower and knows the path to it.
+pub(super) fn read_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    if let Ok(value) = serde_json::from_slice(body) {
+        return Ok(value);
+    }
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let value = serde_path_to_error::deserialize(&mut json).map_err(|e| {
+        let path = e.path().to_string();
+        let inner = e.into_inner();
+        complaint(path, inner.to_string(), !inner.is_data())
+    })?;
+    json.end().map_err(|e| complaint(String::new(), e.to_string(), true))?;
+    Ok(value)
 }
 
 /// A body of raw bytes.
@@ -48,7 +54,7 @@ impl<S: Send + Sync> FromRequest<S> for ApiBytes {
     }
 }
 
-async fn whole_body(request: Request) -> Result<Bytes, Problem> {
+pub(super) async fn whole_body(request: Request) -> Result<Bytes, Problem> {
     to_bytes(request.into_body(), limits::BODY_BYTES).await.map_err(|e| {
         if e.to_string().contains("length limit") {
             Problem::too_large(limits::BODY_BYTES)
@@ -107,14 +113,16 @@ impl<S: Send + Sync> FromRequestParts<S> for ControllerToken {
     }
 }
 
-fn is_type(headers: &HeaderMap, wanted: &str) -> bool {
+pub(super) fn is_type(headers: &HeaderMap, wanted: &str) -> bool {
     let value = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let essence = value.split(';').next().unwrap_or_default().trim();
     essence.eq_ignore_ascii_case(wanted)
 }
 
-fn complaint(path: String, message: String, malformed: bool) -> Problem {
+/// A complaint about what stands at `path`. `unreadable`: it is not even of the format.
+pub(super) fn complaint(path: String, message: String, unreadable: bool) -> Problem {
     let field = if path == "." { String::new() } else { path };
+    let malformed = unreadable || message.starts_with("invalid type");
     let kind = if malformed { InvalidKind::Malformed } else { InvalidKind::Rule };
     Invalid { field, message, limit: None, kind }.into()
 }

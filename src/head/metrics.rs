@@ -1,17 +1,26 @@
-//! Metrics: what there is, and series of it.
+//! Metrics: what there is, series of it, and series of many runs.
 
-use axum::{Json, extract::State};
-use serde::Deserialize;
-use utoipa::IntoParams;
+use axum::{
+    Json,
+    body::{Body, Bytes},
+    extract::State,
+    http::HeaderMap,
+    response::Response,
+};
+use futures_util::{StreamExt, stream};
+use tracing::warn;
 
 use super::{
-    extract::{ApiPath, ApiQuery},
+    extract::{ApiJson, ApiPath, ApiQuery},
+    formats::{self, Format},
     problem::{AnyProblem, Problem},
     router::Head,
+    series_params::{CompareBody, SeriesParams},
 };
 use crate::{
-    base::{Invalid, RunId, limits},
-    model::series::{AttemptChoice, Axis, Mode, Overview, SeriesAnswer, SeriesRequest, Span},
+    base::{Invalid, RunId},
+    model::series::{Overview, RunSeries, SeriesAnswer},
+    state::Comparison,
 };
 
 /// The metrics of a run: for each key how many points, which steps, last, least and greatest value.
@@ -24,80 +33,66 @@ pub(super) async fn list_metrics(
     Ok(Json(head.state.metrics(&run).await?))
 }
 
-/// Which series is asked for.
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct SeriesParams {
-    /// Key; repeat it for several.
-    #[serde(default)]
-    #[param(max_items = 1000)]
-    key: Vec<String>,
-    /// Points of each series at the most; of more, the least and greatest of each bucket are kept. Default 1,000.
-    #[param(minimum = 1, maximum = 1_000_000)]
-    max_points: Option<u32>,
-    /// First step.
-    #[param(minimum = 0)]
-    from_step: Option<u64>,
-    /// Last step.
-    #[param(minimum = 0)]
-    to_step: Option<u64>,
-    /// `merged` (default): for each step the newest attempt that reached it; `all`: each attempt as a series; or the
-    /// ordinal of one.
-    attempt: Option<String>,
-    /// World rank (default 0), or `all`.
-    rank: Option<String>,
-}
-
 /// Series of a run, as columns. The range is taken first, then points are left out.
+///
+/// Four formats, by `format` or `Accept`: JSON; `application/octet-stream`, columns that a browser uses as they are
+/// (docs/metrics.md describes the bytes); an Arrow IPC stream; CSV. The last two have a row for each point, with its key,
+/// attempt and rank.
 #[utoipa::path(get, path = "/api/train/runs/{run_id}/metrics/series", tag = "read",
-    params(("run_id" = RunId, Path), SeriesParams), responses((status = 200, body = inline(SeriesAnswer)), AnyProblem))]
+    params(("run_id" = RunId, Path), SeriesParams),
+    responses((status = 200, content(
+        (inline(SeriesAnswer) = "application/json"),
+        (Vec<u8> = "application/octet-stream"),
+        (Vec<u8> = "application/vnd.apache.arrow.stream"),
+        (String = "text/csv"),
+    )), AnyProblem))]
 pub(super) async fn show_series(
     State(head): State<Head>,
     ApiPath(run): ApiPath<RunId>,
-    ApiQuery(params): ApiQuery<SeriesParams>,
-) -> Result<Json<SeriesAnswer>, Problem> {
-    Ok(Json(head.state.series(&run, &params.parse()?).await?))
+    ApiQuery(mut params): ApiQuery<SeriesParams>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let format = params.format.take().unwrap_or_else(|| Format::accepted(&headers));
+    let answer = head.state.series(&run, &params.request()?).await?;
+    formats::series(answer, format).await
 }
 
-impl SeriesParams {
-    fn parse(self) -> Result<SeriesRequest, Invalid> {
-        const KEYS: usize = 1000;
-        if self.key.len() > KEYS {
-            return Err(Invalid::over("key", KEYS, "keys in one request"));
-        }
-        let max_points = self.max_points.unwrap_or(limits::DEFAULT_SERIES_POINTS);
-        if max_points == 0 || max_points > limits::SERIES_POINTS {
-            let limit = usize::try_from(limits::SERIES_POINTS).unwrap_or(usize::MAX);
-            return Err(Invalid::over("max_points", limit, "points, and at least one,"));
-        }
-        let ordinal = |field: &str, text: &str, others: &str| {
-            text.parse()
-                .map_err(|_| Invalid::malformed(field, format!("{text:?} is neither {others} nor a number")))
-        };
-        let step =
-            |asked: Option<u64>, default| asked.map_or(default, |s| i64::try_from(s).unwrap_or(i64::MAX));
-        Ok(SeriesRequest {
-            keys: self.key,
-            rank: match self.rank.as_deref() {
-                None => Some(0),
-                Some("all") => None,
-                Some(rank) => Some(ordinal("rank", rank, "all")?),
-            },
-            attempt: match self.attempt.as_deref() {
-                None | Some("merged") => AttemptChoice::Merged,
-                Some("all") => AttemptChoice::All,
-                Some(attempt) => AttemptChoice::One(ordinal("attempt", attempt, "merged, all")?),
-            },
-            span: Span {
-                from_step: step(self.from_step, 0),
-                to_step: step(self.to_step, i64::MAX),
-                ..Span::ALL
-            },
-            max_points: usize::try_from(max_points).unwrap_or(usize::MAX),
-            mode: Mode::Minmax,
-            axis: Axis::Step,
-            since: None,
-        })
+/// Series of many runs on one grid of buckets, so that their curves line up. What does not exist is refused before the
+/// answer begins; then the runs follow one by one, in the order asked for: in JSON a line each, or a frame each of the binary
+/// layout. An answer that breaks off has no proper end.
+#[utoipa::path(post, path = "/api/train/metrics/query", tag = "read", request_body = CompareBody,
+    responses((status = 200, content(
+        (RunSeries = "application/x-ndjson"),
+        (Vec<u8> = "application/octet-stream"),
+    )), AnyProblem))]
+pub(super) async fn query_metrics(
+    State(head): State<Head>,
+    headers: HeaderMap,
+    ApiJson(mut body): ApiJson<CompareBody>,
+) -> Result<Response, Problem> {
+    let format = body.format.take().unwrap_or_else(|| Format::accepted(&headers));
+    if !matches!(format, Format::Json | Format::Binary) {
+        return Err(Invalid::rule("format", "several runs are answered as json or binary").into());
     }
+    let comparison = head.state.compare(body.request()?).await?;
+    let runs = stream::unfold(comparison, move |mut comparison| async move {
+        let run = next_run(&mut comparison, format).await?;
+        Some((run, comparison))
+    });
+    // What was asked for first can be drawn while the rest is read.
+    let body = Body::from_stream(runs.map(|run| {
+        run.map_err(|problem| {
+            warn!("an answer about many runs broke off: {}", problem.detail);
+            std::io::Error::other(problem.detail)
+        })
+    }));
+    Ok(formats::response(format.of_many(), body))
+}
+
+async fn next_run(comparison: &mut Comparison, format: Format) -> Option<Result<Bytes, Problem>> {
+    let (run_id, series) = match comparison.next().await? {
+        Ok(run) => run,
+        Err(e) => return Some(Err(e.into())),
+    };
+    Some(formats::run(RunSeries { run_id, series }, format).await)
 }

@@ -70,7 +70,7 @@ pub(super) enum WriteProblem {
     /// The body is over its limit.
     #[response(status = 413, content_type = "application/problem+json")]
     TooLarge(#[to_schema] Problem),
-    /// The body is not of the content type that the route takes.
+    /// The body is not of a content type or encoding that the route takes.
     #[response(status = 415, content_type = "application/problem+json")]
     NotJson(#[to_schema] Problem),
     /// The disk is full.
@@ -122,8 +122,18 @@ impl Problem {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, slug, "Wrong content type", detail)
     }
 
+    pub(super) fn wrong_encoding(given: &str) -> Self {
+        let detail =
+            format!("{given:?} is not a content encoding that is taken here; send gzip, zstd or none");
+        let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        Self {
+            field: Some("content-encoding".into()),
+            ..Self::new(status, "wrong-encoding", "Wrong encoding", detail)
+        }
+    }
+
     pub(super) fn too_large(limit: usize) -> Self {
-        let detail = format!("a body has at most {limit} bytes; send smaller batches");
+        let detail = format!("a body has at most {limit} bytes, unpacked; send smaller batches");
         let problem = Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", "Body too large", detail);
         Self { limit: u64::try_from(limit).ok(), ..problem }
     }

@@ -78,6 +78,7 @@ fn api() -> OpenApiRouter<Head> {
         .routes(routes!(places::list_nodes))
         .routes(routes!(metrics::list_metrics))
         .routes(routes!(metrics::show_series))
+        .routes(routes!(metrics::query_metrics))
         .routes(routes!(checkpoints::list_checkpoints))
         .routes(routes!(checkpoints::record_checkpoint))
         .routes(routes!(checkpoints::pin_checkpoint, checkpoints::unpin_checkpoint))

@@ -1,6 +1,6 @@
 //! Metrics: what a report may carry, and the points it becomes.
 
-use std::{collections::BTreeMap, fmt};
+use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Map, Value};
@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 
 use super::{
     commands::check_time,
+    keyed::Keyed,
     points::{Block, Column, count},
 };
 use crate::base::{ActorId, Invalid, Timestamp, limits, number};
@@ -120,15 +121,17 @@ pub struct ReportBatch {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Report {
-    /// Step, from 0.
+    /// Step, from 0. A report that is alone in its batch may leave it out: it is the writer's report number `seq`, and
+    /// its step is `seq - 1`.
     #[schema(minimum = 0)]
-    pub step: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<u64>,
     /// When; the server's receipt time if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_ms: Option<Timestamp>,
     /// Values by key; nested objects are flattened with `/`.
     #[schema(value_type = Object)]
-    pub metrics: Map<String, Value>,
+    pub metrics: Keyed<MetricValue>,
 }
 
 /// Reports as columns of equal length.
@@ -140,9 +143,9 @@ pub struct Columns {
     /// Times; the server's receipt time if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_ms: Option<Vec<Timestamp>>,
-    /// Values by key.
+    /// Values by key, as many as there are steps; nested objects are flattened with `/`.
     #[schema(value_type = Object)]
-    pub metrics: BTreeMap<String, Vec<MetricValue>>,
+    pub metrics: Keyed<Vec<MetricValue>>,
 }
 
 /// What became of a batch.
@@ -163,15 +166,12 @@ impl ReportBatch {
     pub fn into_blocks(self, now: Timestamp) -> Result<Vec<Block>, Invalid> {
         let mut blocks: Vec<Block> = Vec::new();
         let mut points = 0;
+        let alone = self.reports.len() == 1;
         for (i, report) in self.reports.into_iter().enumerate() {
-            let block = report.into_block(now).map_err(|e| e.within(&format!("reports[{i}]")))?;
-            points += block.points();
+            points += report.metrics.len();
             check_count(points)?;
-            let rest = match blocks.last_mut() {
-                Some(last) => last.append(block).err(),
-                None => Some(block),
-            };
-            blocks.extend(rest);
+            let default_step = alone.then_some(self.seq.saturating_sub(1));
+            report.put(default_step, now, &mut blocks).map_err(|e| e.within(&format!("reports[{i}]")))?;
         }
         if let Some(columns) = self.columns {
             let block = columns.into_block(points, now).map_err(|e| e.within("columns"))?;
@@ -188,13 +188,34 @@ impl ReportBatch {
 }
 
 impl Report {
-    fn into_block(self, now: Timestamp) -> Result<Block, Invalid> {
-        let step = check_step(self.step)?;
+    /// Appends it to the last block, or to a new one if that has other keys.
+    fn put(self, default_step: Option<u64>, now: Timestamp, blocks: &mut Vec<Block>) -> Result<(), Invalid> {
+        let Some(step) = self.step.or(default_step) else {
+            return Err(Invalid::rule("step", "only a report that is alone in its batch needs none"));
+        };
+        let step = check_step(step)?;
         let time = self.time_ms.unwrap_or(now);
         check_time("time_ms", time, now)?;
-        let columns =
-            flatten(self.metrics)?.into_iter().map(|(key, x)| Column { key: key.into(), values: vec![x] });
-        Ok(Block { step: vec![step], time: vec![time], columns: columns.collect() })
+        if self.metrics.is_empty() {
+            return Ok(());
+        }
+        let has_these_keys = |block: &&mut Block| {
+            let keys = block.columns.iter().map(|column| &column.key);
+            keys.eq(self.metrics.iter().map(|(key, _)| key))
+        };
+        if let Some(block) = blocks.last_mut().filter(has_these_keys) {
+            block.step.push(step);
+            block.time.push(time);
+            for (column, (_, MetricValue(x))) in block.columns.iter_mut().zip(self.metrics) {
+                column.values.push(x);
+            }
+            return Ok(());
+        }
+        check_keys(&self.metrics)?;
+        let column = |(key, MetricValue(x))| Column { key, values: vec![x] };
+        let columns = self.metrics.into_iter().map(column).collect();
+        blocks.push(Block { step: vec![step], time: vec![time], columns });
+        Ok(())
     }
 }
 
@@ -211,15 +232,14 @@ impl Columns {
         }
         check_count(before.saturating_add(rows.saturating_mul(self.metrics.len())))?;
         let step: Vec<i64> = self.step.into_iter().map(check_step).collect::<Result<_, _>>()?;
+        check_keys(&self.metrics)?;
         let mut columns = Vec::with_capacity(self.metrics.len());
         for (key, values) in self.metrics {
-            check_key(&key)?;
             if values.len() != rows {
                 let message = format!("{} values for {rows} steps", values.len());
                 return Err(Invalid::rule(format!("metrics.{key}"), message));
             }
-            let values = values.into_iter().map(|MetricValue(x)| x).collect();
-            columns.push(Column { key: key.into(), values });
+            columns.push(Column { key, values: values.into_iter().map(|MetricValue(x)| x).collect() });
         }
         Ok(Block { step, time, columns })
     }
@@ -230,6 +250,13 @@ fn check_count(points: usize) -> Result<(), Invalid> {
         return Err(Invalid::over("reports", limits::REPORT_POINTS, "points in one request"));
     }
     Ok(())
+}
+
+fn check_keys<T>(metrics: &Keyed<T>) -> Result<(), Invalid> {
+    if metrics.len() > limits::METRIC_KEYS {
+        return Err(Invalid::over("metrics", limits::METRIC_KEYS, "metric keys"));
+    }
+    metrics.iter().try_for_each(|(key, _)| check_key(key))
 }
 
 /// A step as it is stored.
@@ -286,8 +313,8 @@ pub fn flatten(metrics: Map<String, Value>) -> Result<Vec<(String, f64)>, Invali
                     )
                 })?,
                 Value::Object(inner) => {
-                    if depth >= limits::SETTINGS_DEPTH {
-                        return Err(Invalid::over(field(), limits::SETTINGS_DEPTH, "levels of nesting"));
+                    if depth >= limits::METRIC_DEPTH {
+                        return Err(Invalid::over(field(), limits::METRIC_DEPTH, "levels of nesting"));
                     }
                     walk(&key, inner, depth + 1, out)?;
                     continue;
@@ -335,7 +362,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_ms(1_800_000_000_000);
 
     fn batch(json: Value) -> Result<Vec<Block>, Invalid> {
-        let mut whole = serde_json::json!({"writer": "w", "seq": 1});
+        let mut whole = serde_json::json!({"writer": "w", "seq": 5});
         whole.as_object_mut().unwrap().append(&mut json.as_object().unwrap().clone());
         serde_json::from_value::<ReportBatch>(whole).unwrap().into_blocks(NOW)
     }
@@ -373,19 +400,36 @@ mod tests {
     }
 
     #[test]
-    fn one_bad_value_refuses_the_whole_batch_by_name() {
-        for (bad, field) in [
-            (serde_json::json!({"good": 1, "train": {"name": "abc"}}), "reports[0].metrics.train/name"),
-            (serde_json::json!({"a": [1]}), "reports[0].metrics.a"),
-            (serde_json::json!({"a": null}), "reports[0].metrics.a"),
-            (serde_json::json!({"a\u{7}": 1}), "reports[0].metrics.a"),
-        ] {
-            let refused = batch(serde_json::json!({"reports": [{"step": 0, "metrics": bad}]})).unwrap_err();
-            assert_eq!(refused.field, field);
-        }
-        let seconds = batch(
-            serde_json::json!({"reports": [{"step": 0, "time_ms": 1_800_000_000, "metrics": {"a": 1}}]}),
-        );
-        assert!(seconds.unwrap_err().message.contains("milliseconds"));
+    fn a_wrong_key_and_a_time_in_seconds_are_refused_by_name() {
+        let refused = |report: Value| batch(serde_json::json!({"reports": [report]})).unwrap_err();
+        let bell = refused(serde_json::json!({"metrics": {"a": {"b\u{7}": 1}}}));
+        assert_eq!(bell.field, "reports[0].metrics.a/b");
+        let long = refused(serde_json::json!({"metrics": {"k".repeat(513): 1}}));
+        assert_eq!(long.limit, Some(512));
+        let seconds = refused(serde_json::json!({"time_ms": 1_800_000_000, "metrics": {"a": 1}}));
+        assert!(seconds.message.contains("milliseconds"));
+    }
+
+    #[test]
+    fn of_equal_keys_the_later_counts_and_reports_with_the_same_keys_are_one_block() {
+        let text = r#"{"writer": "w", "seq": 1, "reports": [
+            {"step": 1, "metrics": {"x": 0, "a/b": 1, "a": {"b": 2}}},
+            {"step": 2, "metrics": {"x": 3, "a": {"b": 4}}},
+            {"step": 3, "metrics": {}},
+            {"step": 4, "metrics": {"x": 5}}]}"#;
+        let blocks = serde_json::from_str::<ReportBatch>(text).unwrap().into_blocks(NOW).unwrap();
+        let [two, one] = <[Block; 2]>::try_from(blocks).unwrap();
+        assert_eq!((two.step, one.step), (vec![1, 2], vec![4]));
+        let columns: Vec<_> = two.columns.iter().map(|c| (&*c.key, c.values.as_slice())).collect();
+        assert_eq!(columns, [("x", [0.0, 3.0].as_slice()), ("a/b", [2.0, 4.0].as_slice())]);
+    }
+
+    #[test]
+    fn a_report_without_a_step_gets_the_number_of_its_batch() {
+        let sole = batch(serde_json::json!({"reports": [{"metrics": {"a": 1}}]})).unwrap();
+        assert_eq!(sole[0].step, [4]);
+        let several =
+            serde_json::json!({"reports": [{"step": 1, "metrics": {"a": 1}}, {"metrics": {"a": 1}}]});
+        assert_eq!(batch(several).unwrap_err().field, "reports[1].step");
     }
 }

@@ -15,6 +15,7 @@ mod demand;
 pub mod end_transitions;
 pub mod event;
 pub mod failure;
+pub mod keyed;
 pub mod lease;
 pub mod ledger;
 pub mod metrics;

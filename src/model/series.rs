@@ -1,6 +1,6 @@
 //! What can be asked of metrics, and what is answered.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
@@ -110,7 +110,7 @@ pub struct SeriesRequest {
 }
 
 /// One series, as columns.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Series {
     /// Key.
     pub key: String,
@@ -135,7 +135,7 @@ pub struct Series {
 }
 
 /// Series of one run.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SeriesAnswer {
     /// The series, by key in the order asked for, then by rank and attempt.
     pub series: Vec<Series>,
@@ -145,6 +145,15 @@ pub struct SeriesAnswer {
     /// Whether `series` is all of the range and not only what came after `since`: so much is new, or so long ago was it,
     /// that the chart is drawn anew.
     pub whole: bool,
+}
+
+/// Series of one run among several.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct RunSeries {
+    /// The run.
+    pub run_id: RunId,
+    /// Its series, by key in the order asked for, then by rank and attempt.
+    pub series: Vec<Series>,
 }
 
 /// What was reported by attempts and then thrown away by a restart from an earlier step.

@@ -20,6 +20,8 @@ mod listing;
 mod liveness;
 mod logs;
 mod metrics;
+mod metrics_formats;
+mod metrics_wire;
 mod nodes;
 mod people;
 mod ray;

@@ -53,8 +53,9 @@ impl Item {
                 VERB_WEIGHT + (body.nodes.len() + body.node_ids.len()) * MEMBER_WEIGHT
             }
             Self::Report(batch) => {
-                let row =
-                    |report: &Report| 32 + report.metrics.keys().map(|key| key.len() + 96).sum::<usize>();
+                let row = |report: &Report| {
+                    32 + report.metrics.iter().map(|(key, _)| key.len() + 96).sum::<usize>()
+                };
                 let columns = batch.columns.as_ref().map_or(0, |columns| {
                     let values =
                         columns.metrics.iter().map(|(key, values)| key.len() + 96 + 8 * values.len());
@@ -68,7 +69,7 @@ impl Item {
     /// How many points it carries.
     pub(super) fn points(&self) -> u64 {
         let Self::Report(batch) = self else { return 0 };
-        let columns = batch.columns.iter().flat_map(|columns| columns.metrics.values()).map(Vec::len);
+        let columns = batch.columns.iter().flat_map(|columns| columns.metrics.iter()).map(|(_, v)| v.len());
         let rows = batch.reports.iter().map(|report| report.metrics.len());
         size(columns.chain(rows).sum())
     }
@@ -107,13 +108,12 @@ fn batch(writer: &ActorId, attempt: u32, rank: u32, reports: &[Taken]) -> Report
             metrics: first.into_iter().enumerate().map(|(at, key)| (key, column(at).collect())).collect(),
         });
     } else {
-        let value = |x: f64| serde_json::to_value(MetricValue(x)).unwrap_or_default();
         batch.reports = reports
             .iter()
             .map(|r| Report {
-                step: r.step,
+                step: Some(r.step),
                 time_ms: Some(r.time),
-                metrics: r.metrics.iter().map(|(key, x)| (key.clone(), value(*x))).collect(),
+                metrics: r.metrics.iter().map(|(key, x)| (key.as_str(), MetricValue(*x))).collect(),
             })
             .collect();
     }

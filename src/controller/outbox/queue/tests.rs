@@ -210,7 +210,7 @@ fn a_full_disk_costs_metrics_and_no_verbs() {
         let columns = Columns {
             step: vec![i],
             time_ms: None,
-            metrics: [("a".to_owned(), vec![MetricValue(0.5)])].into(),
+            metrics: [("a", vec![MetricValue(0.5)])].into_iter().collect(),
         };
         let writer = crate::base::ActorId::generate();
         let batch =
