@@ -159,6 +159,13 @@
 /** @typedef {{ events: TrailEvent[], next_page_token: string | null }} TrailPage */
 
 /**
+ * What restarts threw away.
+ * @typedef {object} Lost
+ * @property {number} steps steps that were done again
+ * @property {number} ms how long they had taken
+ */
+
+/**
  * @typedef {object} MetricSummary
  * @property {string} key
  * @property {number} count

@@ -13,8 +13,9 @@ async fn series(head: &Head, query: &str) -> Value {
 
 fn columns(seq: u64, attempt: u32, steps: std::ops::Range<u64>, value: impl Fn(u64) -> Value) -> Value {
     let values: Vec<Value> = steps.clone().map(value).collect();
+    let times: Vec<u64> = steps.clone().map(|step| 1_700_000_000_000 + step).collect();
     json!({"writer": "w", "seq": seq, "attempt": attempt,
-        "columns": {"step": steps.collect::<Vec<_>>(), "metrics": {"loss": values}}})
+        "columns": {"step": steps.collect::<Vec<_>>(), "time_ms": times, "metrics": {"loss": values}}})
 }
 
 async fn report(head: &Head, run: &Run, body: Value) {
@@ -58,6 +59,9 @@ async fn a_restart_branches_the_curve_and_the_newest_attempt_is_shown() {
     head.say(&run, "attempts/r-a0/end", json!({"status": "ERRORED", "end_reason": "worker_failed"})).await;
     head.attempt(&run, "r-a1", 1).await;
     report(&head, &run, columns(2, 1, 500..1201, |_| json!(1))).await;
+    let overview = head.get("/api/train/runs/r/metrics").await.body;
+    // Steps 500 to 1,000 were done again; `columns` has a step a ms.
+    assert_eq!(overview["lost"], json!({"steps": 501, "ms": 500}));
     let merged = &series(&head, "key=loss&max_points=10000").await[0];
     assert_eq!(merged["count"], 1201);
     let values = merged["value"].as_array().unwrap();

@@ -224,6 +224,8 @@ impl Reading {
             needed.extend(assembly.needed_chunks(request, grid)?);
         }
         let points = snapshot.points(&needed).await?;
+        // Others may want its connection while this one thinks.
+        drop(snapshot);
         let much = assemblies.iter().map(Assembly::count).sum::<usize>() > MUCH;
         let request = request.clone();
         let finish = move || {

@@ -1,6 +1,6 @@
 // The one module that talks to the head. Every URL is relative, so that the dashboard works
 // below any prefix. It keeps no state and retries nothing: whoever asks decides that.
-/** @import { CheckpointPage, FullRun, LogFile, MetricSummary, RunPage, TrailPage, TrainRun, WireSeries } from "../types.js" */
+/** @import { CheckpointPage, FullRun, LogFile, Lost, MetricSummary, RunPage, TrailPage, TrainRun, WireSeries } from "../types.js" */
 /** @import { RunsView } from "../model/view.js" */
 
 /** What went wrong, in the head's own words where it answered. */
@@ -70,7 +70,7 @@ export async function listEvents(id, page_token, signal) {
   return (await ask(`${runUrl(id)}/events?${query}`, { signal })).json();
 }
 
-/** @param {string} id @param {AbortSignal} [signal] @returns {Promise<{ metrics: MetricSummary[] }>} */
+/** @param {string} id @param {AbortSignal} [signal] @returns {Promise<{ metrics: MetricSummary[], lost: Lost }>} */
 export async function listMetrics(id, signal) {
   return (await ask(`${runUrl(id)}/metrics`, { signal })).json();
 }

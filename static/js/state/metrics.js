@@ -2,7 +2,7 @@
 // series is loaded when its chart comes into view and then only extended from its last step;
 // after a restart of the training its steps may have been replaced, so it is asked for anew.
 /** @import { Signal } from "@preact/signals" */
-/** @import { MetricTick } from "../types.js" */
+/** @import { Lost, MetricTick } from "../types.js" */
 /** @import { Series } from "../model/series.js" */
 
 import { signal } from "@preact/signals";
@@ -20,6 +20,7 @@ const EXTEND_EVERY_MS = 1000;
 /** @param {string} id @param {number} attempts how many there have been */
 export function openMetrics(id, attempts) {
   const keys = signal(/** @type {string[] | null} */ (null));
+  const lost = signal(/** @type {Lost | null} */ (null));
   const error = signal(/** @type {string | null} */ (null));
   const extent = signal(/** @type {Extent | null} */ (null));
   const closing = new AbortController();
@@ -119,7 +120,8 @@ export function openMetrics(id, attempts) {
   const loadKeys = throttled(async () => {
     try {
       await listening;
-      const { metrics } = await listMetrics(id, closing.signal);
+      const { metrics, lost: thrownAway } = await listMetrics(id, closing.signal);
+      lost.value = thrownAway;
       // Keys that a tick brought meanwhile are kept.
       keys.value = [...new Set([...metrics.map((m) => m.key), ...(keys.peek() ?? [])])];
     } catch (e) {
@@ -148,7 +150,10 @@ export function openMetrics(id, attempts) {
     metrics: onTick,
     run: (run) => {
       if (run.id !== id) return;
-      if (run.num_attempts !== attempts) reload();
+      if (run.num_attempts !== attempts) {
+        reload();
+        loadKeys();
+      }
       attempts = run.num_attempts;
     },
     resync: () => {
@@ -160,6 +165,7 @@ export function openMetrics(id, attempts) {
   loadKeys();
   return {
     keys,
+    lost,
     error,
     extent,
     seriesOf,

@@ -3,9 +3,10 @@
 /** @import { XAxis } from "../model/view.js" */
 /** @import { RunView } from "../model/view.js" */
 /** @import { RunState } from "../state/run.js" */
+/** @import { Lost } from "../types.js" */
 
 import { useEffect, useState } from "preact/hooks";
-import { count, integer } from "../model/format.js";
+import { count, integer, length } from "../model/format.js";
 import { group, search } from "../model/metric_keys.js";
 import { openMetrics } from "../state/metrics.js";
 import { adjust } from "../state/route.js";
@@ -17,6 +18,7 @@ import { html } from "./html.js";
 export function MetricsTab({ view, run }) {
   const metrics = useOpened(() => openMetrics(run.id, run.num_attempts), [run.id]);
   const keys = metrics.keys.value;
+  const lost = metrics.lost.value;
   const found = keys && search(keys, view.q);
   return html`<div class="toolbar">
       <input
@@ -33,6 +35,7 @@ export function MetricsTab({ view, run }) {
       <${Smoothing} view=${view} />
       <${Axis} view=${view} />
       <span class="grow"></span>
+      ${lost && lost.steps > 0 && html`<span class="quiet" data-lost title="Attempts began again at an earlier step; the curves show the newest attempt that reached each step.">${lostText(lost)}</span>`}
       <span class="quiet">${found && (found.length === keys.length ? count(keys.length, "metric") : `${integer(found.length)} of ${count(keys.length, "metric")}`)}</span>
     </div>
     ${metrics.error.value && html`<p class="problem" role="alert">${metrics.error.value}</p>`}
@@ -53,6 +56,9 @@ export function MetricsTab({ view, run }) {
       )}</div>`
     }`;
 }
+
+/** @param {Lost} lost */
+const lostText = ({ steps, ms }) => `${count(steps, "step")}, ${length(ms)} lost to restarts`;
 
 /** How many charts the largest group has. @param {string[]} keys */
 const largest = (keys) => Math.max(...group(keys).map((g) => g.keys.length));
