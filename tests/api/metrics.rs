@@ -139,3 +139,49 @@ async fn a_spike_survives_downsampling_and_a_small_window_is_raw() {
     let window = series(&head, "key=loss&max_points=1000&from_step=77000&to_step=77900").await;
     assert_eq!(window[0]["step"].as_array().unwrap().len(), 901);
 }
+
+#[tokio::test]
+async fn twelve_thousand_keys_are_taken_listed_and_do_not_swell_the_list() {
+    let head = Head::new().await;
+    let run = head.running("r", 1).await;
+    let before = head.get("/api/train/runs").await.body.to_string().len();
+    for seq in 1..=2u64 {
+        let metrics: serde_json::Map<String, Value> =
+            (0..12_000).map(|i| (format!("layer{i}/norm"), json!([i, seq]))).collect();
+        let steps = [2 * seq, 2 * seq + 1];
+        report(
+            &head,
+            &run,
+            json!({"writer": "w", "seq": seq, "columns": {"step": steps, "metrics": metrics}}),
+        )
+        .await;
+    }
+    let overview = head.get("/api/train/runs/r/metrics").await.body;
+    let metrics = overview["metrics"].as_array().unwrap();
+    assert_eq!(metrics.len(), 12_000);
+    let one = metrics.iter().find(|m| m["key"] == "layer7/norm").unwrap();
+    assert_eq!((&one["count"], &one["last"], &one["max"]), (&json!(4), &json!(2.0), &json!(7.0)));
+    let after = head.get("/api/train/runs").await.body.to_string().len();
+    assert!(after < before + 2_000, "{before} bytes became {after}");
+}
+
+#[tokio::test]
+async fn a_batch_of_many_keys_whose_answer_was_lost_is_stored_once_also_by_two_at_once() {
+    let head = Head::new().await;
+    let run = head.running("r", 1).await;
+    let metrics: serde_json::Map<String, Value> =
+        (0..150).map(|i| (format!("k{i}"), json!([i, 1]))).collect();
+    let body = json!({"writer": "w", "seq": 1, "columns": {"step": [1, 2], "metrics": metrics}});
+    let mut other = body.clone();
+    other["writer"] = json!("another");
+    let (a, b) =
+        tokio::join!(head.say(&run, "reports", body.clone()), head.say(&run, "reports", body.clone()));
+    assert_eq!(
+        [&a.body["known"], &b.body["known"]].iter().filter(|known| **known == &json!(true)).count(),
+        1
+    );
+    report(&head, &run, other).await;
+    let overview = head.get("/api/train/runs/r/metrics").await.body;
+    let counts: Vec<&Value> = overview["metrics"].as_array().unwrap().iter().map(|m| &m["count"]).collect();
+    assert_eq!(counts, vec![&json!(2); 150]);
+}
