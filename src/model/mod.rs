@@ -35,6 +35,7 @@ pub mod retention;
 pub mod run;
 pub mod seqs;
 pub mod series;
+pub mod settings;
 mod transitions;
 pub mod verbs;
 pub mod view;
