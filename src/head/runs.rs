@@ -210,10 +210,10 @@ pub(super) async fn list_events(
 
 /// The answer to a registration.
 #[derive(Serialize, ToSchema)]
-pub(super) struct RegisteredRun {
+pub(super) struct RegisteredRun<'a> {
     /// The run as it is listed.
     #[schema(value_type = TrainRun)]
-    run: Box<RawValue>,
+    run: &'a RawValue,
     /// The secret that all later writes of this controller carry. For who has joined another's run: one with which only
     /// reports are taken.
     controller_token: String,
@@ -237,7 +237,7 @@ pub(super) async fn register_run(
     let (registration, ack) = head.state.register(body).await?;
     let status = if registration.created { StatusCode::CREATED } else { StatusCode::OK };
     let answer = RegisteredRun {
-        run: raw(&ack)?,
+        run: shown(&ack)?,
         controller_token: registration.token.expose().to_owned(),
         epoch: registration.epoch,
         server_time_ms: head.state.now(),
@@ -264,5 +264,9 @@ pub(super) fn json(status: StatusCode, body: impl Into<Body>) -> Response {
 
 /// The run as it is listed after a write.
 pub(super) fn raw(ack: &Ack) -> Result<Box<RawValue>, Problem> {
+    shown(ack).map(ToOwned::to_owned)
+}
+
+fn shown(ack: &Ack) -> Result<&RawValue, Problem> {
     serde_json::from_slice(&ack.doc).map_err(|e| Problem::internal(&e.to_string()))
 }

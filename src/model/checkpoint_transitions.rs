@@ -2,7 +2,7 @@
 
 use super::{
     Actor, Checkpoint, CheckpointState, Event, EventKind, RecordCheckpoint, Refusal, RunRecord, Trail,
-    checkpoint::{Ranking, Retention},
+    checkpoint::{RETENTION, Ranking, Retention},
     people::Pin,
 };
 use crate::base::{Invalid, Timestamp, limits};
@@ -80,7 +80,7 @@ impl RunRecord {
     /// How its checkpoints stand to each other.
     #[must_use]
     pub fn rank_checkpoints(&self) -> Ranking {
-        Retention::of_settings(&self.run.settings).rank(self.checkpoints.values())
+        self.run.settings.get::<Retention>(RETENTION).unwrap_or_default().rank(self.checkpoints.values())
     }
 
     fn checkpoint_event(&self, number: u64, step: u64, now: Timestamp, by: Actor) -> Event {

@@ -38,6 +38,7 @@ pub mod retention;
 pub mod run;
 pub mod seqs;
 pub mod series;
+pub mod settings;
 pub mod thin;
 pub mod track;
 mod transitions;

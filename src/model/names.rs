@@ -47,6 +47,20 @@ pub fn check_tags(tags: &BTreeMap<String, String>) -> Result<(), Invalid> {
     Ok(())
 }
 
+/// Counts what is written.
+struct Count(usize);
+
+impl std::io::Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Checks a free-form document such as the settings.
 ///
 /// # Errors
@@ -62,7 +76,8 @@ pub fn check_document(field: &str, document: &Map<String, Value>) -> Result<(), 
     if 1 + document.values().map(depth).max().unwrap_or(0) > limits::SETTINGS_DEPTH {
         return Err(Invalid::over(field, limits::SETTINGS_DEPTH, "levels of nesting"));
     }
-    let bytes = serde_json::to_vec(document).map_or(usize::MAX, |json| json.len());
+    let mut bytes = Count(0);
+    let bytes = serde_json::to_writer(&mut bytes, document).map_or(usize::MAX, |()| bytes.0);
     if bytes > limits::SETTINGS_BYTES {
         return Err(Invalid::over(field, limits::SETTINGS_BYTES, "bytes of JSON"));
     }

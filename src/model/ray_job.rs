@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{Actor, RunRecord, RunStatus};
+use super::{Actor, RunRecord, RunStatus, settings::Settings};
 use crate::base::Timestamp;
 
 /// The job that a run belongs to, in Ray's shape.
@@ -96,10 +96,10 @@ fn status(status: RunStatus, ended_by: Option<Actor>) -> &'static str {
     }
 }
 
-fn entrypoint(settings: &Map<String, Value>) -> String {
+fn entrypoint(settings: &Settings) -> String {
     match settings.get("command") {
         Some(Value::Array(words)) => words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
-        Some(Value::String(command)) => command.clone(),
+        Some(Value::String(command)) => command,
         _ => String::new(),
     }
 }

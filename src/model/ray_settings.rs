@@ -14,7 +14,7 @@ pub(super) struct RayRunSettings<'a> {
     /// What the run was started with; objects below the third level are shown as `...`.
     #[serde(serialize_with = "sanitised")]
     #[schema(value_type = Object)]
-    train_loop_config: &'a Map<String, Value>,
+    train_loop_config: Map<String, Value>,
     /// The framework.
     backend_config: RayBackendConfig,
     /// The size of the group.
@@ -142,7 +142,7 @@ impl<'a> RayRunSettings<'a> {
     pub(super) fn of(record: &'a RunRecord, storage_path: &'a str) -> Self {
         let run = &record.run;
         Self {
-            train_loop_config: &run.settings,
+            train_loop_config: run.settings.to_map(),
             backend_config: RayBackendConfig {
                 framework: framework(&run.framework_versions),
                 config: BTreeMap::new(),
@@ -153,7 +153,7 @@ impl<'a> RayRunSettings<'a> {
             run_config: RayRunConfig {
                 name: &run.name,
                 failure_config: RayFailureConfig {
-                    max_failures: setting(&run.settings, "max_failures"),
+                    max_failures: run.settings.get("max_failures").unwrap_or(0),
                     controller_failure_limit: -1,
                 },
                 worker_runtime_env: BTreeMap::new(),
@@ -180,7 +180,7 @@ impl<'a> RayScalingConfig<'a> {
         let resources = workers().map(|w| &w.resources).find(|r| !r.is_empty());
         Self {
             num_workers: newest
-                .map_or_else(|| setting(&record.run.settings, "workers"), |a| a.num_workers.into()),
+                .map_or_else(|| record.run.settings.get("workers").unwrap_or(0), |a| a.num_workers.into()),
             use_gpu: workers().any(has_gpu),
             resources_per_worker: resources.map(|r| RayResources(Some(r))),
             placement_strategy: "PACK",
@@ -219,12 +219,8 @@ fn framework(versions: &BTreeMap<String, String>) -> Option<&'static str> {
         .find(|name| versions.contains_key(*name))
 }
 
-fn setting(settings: &Map<String, Value>, name: &str) -> i64 {
-    settings.get(name).and_then(Value::as_i64).unwrap_or(0)
-}
-
 /// Ray's rules for what a user gave: three levels of objects. Its other rules are for values that JSON cannot hold.
-fn sanitised<S: Serializer>(map: &&Map<String, Value>, serializer: S) -> Result<S::Ok, S::Error> {
+fn sanitised<S: Serializer>(map: &Map<String, Value>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(map.iter().map(|(key, value)| (key, Sanitised(value, 2))))
 }
 

@@ -3,11 +3,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use super::{
     Actor, AttemptStatus, ControllerState, FirstFailure, Phase, ProcessIdentity, RunStatus,
-    closed_enum::closed_enum, commands::Dataset,
+    closed_enum::closed_enum, commands::Dataset, settings::Settings,
 };
 use crate::base::{ActorId, RunId, Timestamp, TokenHash};
 
@@ -53,7 +52,7 @@ pub struct Run {
     /// The first failure.
     pub first_failure: Option<FirstFailure>,
     /// What it was started with.
-    pub settings: Map<String, Value>,
+    pub settings: Settings,
     /// Data sets that it reads.
     pub datasets: Vec<Dataset>,
     /// Versions of frameworks.

@@ -40,7 +40,7 @@ impl RunRecord {
                 stop: None,
                 concluded: None,
                 first_failure: None,
-                settings: body.settings,
+                settings: body.settings.into(),
                 datasets: body.datasets,
                 framework_versions: body.framework_versions,
                 tags: body.tags,
@@ -153,7 +153,7 @@ impl RunRecord {
         self.run.controller_state = None;
         // What a resumed run is started with now; who only takes over says nothing of it.
         if body.resume && !body.settings.is_empty() {
-            self.run.settings = body.settings;
+            self.run.settings = body.settings.into();
         }
     }
 

@@ -16,6 +16,7 @@ use super::{
     progress::ProgressView,
     record::NumFailures,
     run::{ActorStatus, Stop},
+    settings::Settings,
 };
 use crate::base::{
     Timestamp,
@@ -84,7 +85,7 @@ pub struct TrainRun<'a> {
     pub framework_versions: &'a BTreeMap<String, String>,
     /// What it was started with.
     #[schema(value_type = Option<Object>)]
-    pub settings: Option<&'a Map<String, Value>>,
+    pub settings: Option<&'a Settings>,
     /// Notes of people, Markdown.
     pub notes: Option<&'a str>,
     /// The first failure.
@@ -267,7 +268,7 @@ impl RunRecord {
             }
             long
         };
-        if omit("settings", is_long(&self.run.settings)) {
+        if omit("settings", self.run.settings.as_json().len() > limits::LISTED_BYTES) {
             view.settings = None;
         }
         if omit("notes", is_long(&self.run.notes)) {

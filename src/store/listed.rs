@@ -13,9 +13,12 @@ use super::{
     records::records,
 };
 use crate::{
-    base::{RunId, Timestamp, error::chain, number},
+    base::{RunId, Tasks, Timestamp, error::chain, number},
     model::{RunRecord, RunStatus, progress::Progress, retention::EndedRun, view::Document},
 };
+
+/// In how many parts all runs are read at once.
+const PARTS: i64 = 3;
 
 /// What the list's index keeps of a run.
 #[derive(Debug)]
@@ -74,35 +77,6 @@ struct DocumentRow<'a> {
 }
 
 impl Writer {
-    /// Every run that has ended as the list's index keeps it, one after the other.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
-    pub(crate) async fn listed_runs(&mut self, mut each: impl FnMut(ListedRun)) -> Result<(), StoreError> {
-        // Only of runs that reported: read first, not looked up for each.
-        let mut values = HashMap::new();
-        let mut progress = sqlx::query("select run_id, progress from progress").fetch(&mut self.connection);
-        while let Some(row) = progress.try_next().await? {
-            let last: Progress = json("progress", &row, "progress")?;
-            values.insert(word("progress", &row, "run_id")?, last.last_values());
-        }
-        drop(progress);
-        let mut rows = sqlx::query(
-            "select id, start_time_ms, end_time_ms, run_status, name, job_id, experiment, tags, trashed_at_ms
-            from runs
-            where run_status <> 'STARTED'",
-        )
-        .fetch(&mut self.connection);
-        while let Some(row) = rows.try_next().await? {
-            match listed(&row, &mut values) {
-                Ok(run) => each(run),
-                // One bad row must not keep all other runs from being shown; 'trainhead doctor' names it.
-                Err(e) => error!("a run cannot be read and is not listed: {}", chain(&e)),
-            }
-        }
-        Ok(())
-    }
-
     /// Makes the documents of all runs that have ended anew.
     ///
     /// # Errors
@@ -158,6 +132,69 @@ impl Writer {
 }
 
 impl Reader {
+    /// Every run that has ended as the list's index keeps it, in no order.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) async fn listed_runs(&self) -> Result<Vec<ListedRun>, StoreError> {
+        let (first, last): (i64, i64) =
+            sqlx::query_as("select coalesce(min(rowid), 0), coalesce(max(rowid), 0) from runs")
+                .fetch_one(&self.pool)
+                .await?;
+        // Read in parts by as many threads: a start with many runs waits for nothing else.
+        let size = (last - first) / PARTS + 1;
+        let tasks = Tasks::new();
+        let part = |i| {
+            let (reader, from) = (self.clone(), first + i * size);
+            tasks.spawn(async move { reader.listed_part(from, from + size).await })
+        };
+        let parts: Vec<_> = (0..PARTS).map(part).collect();
+        let mut values = self.last_values().await?;
+        let mut all = Vec::new();
+        for part in parts {
+            let part = part.await.map_err(|e| StoreError::Io(std::io::Error::other(e)))?;
+            all.extend(part?);
+        }
+        for run in &mut all {
+            run.values = values.remove(&run.id);
+        }
+        Ok(all)
+    }
+
+    /// Those with a row of these numbers, the last one excluded.
+    async fn listed_part(&self, from: i64, to: i64) -> Result<Vec<ListedRun>, StoreError> {
+        let mut rows = sqlx::query(
+            "select id, start_time_ms, end_time_ms, run_status, name, job_id, experiment, tags, trashed_at_ms
+            from runs
+            where rowid >= $1
+                and rowid < $2
+                and run_status <> 'STARTED'",
+        )
+        .bind(from)
+        .bind(to)
+        .fetch(&self.pool);
+        let mut runs = Vec::new();
+        while let Some(row) = rows.try_next().await? {
+            match listed(&row) {
+                Ok(run) => runs.push(run),
+                // One bad row must not keep all other runs from being shown; 'trainhead doctor' names it.
+                Err(e) => error!("a run cannot be read and is not listed: {}", chain(&e)),
+            }
+        }
+        Ok(runs)
+    }
+
+    /// The last values of metrics of all runs that reported.
+    async fn last_values(&self) -> Result<HashMap<RunId, Vec<(String, f64)>>, StoreError> {
+        let mut values = HashMap::new();
+        let mut rows = sqlx::query("select run_id, progress from progress").fetch(&self.pool);
+        while let Some(row) = rows.try_next().await? {
+            let last: Progress = json("progress", &row, "progress")?;
+            values.insert(word("progress", &row, "run_id")?, last.last_values());
+        }
+        Ok(values)
+    }
+
     /// Those of these runs that have ended, as lists show them.
     ///
     /// # Errors
@@ -207,12 +244,12 @@ impl Reader {
     }
 }
 
-fn listed(row: &SqliteRow, values: &mut HashMap<RunId, Vec<(String, f64)>>) -> Result<ListedRun, StoreError> {
+fn listed(row: &SqliteRow) -> Result<ListedRun, StoreError> {
     const T: &str = "runs";
     let start_time = Timestamp::from_ms(row.try_get("start_time_ms")?);
     let end_time = row.try_get::<Option<i64>, _>("end_time_ms")?;
-    let id: RunId = word(T, row, "id")?;
     Ok(ListedRun {
+        id: word(T, row, "id")?,
         start_time,
         duration_ms: end_time.map(|end| end - start_time.as_ms()),
         status: word(T, row, "run_status")?,
@@ -221,7 +258,6 @@ fn listed(row: &SqliteRow, values: &mut HashMap<RunId, Vec<(String, f64)>>) -> R
         experiment: row.try_get("experiment")?,
         tags: json(T, row, "tags")?,
         trashed: row.try_get::<Option<i64>, _>("trashed_at_ms")?.is_some(),
-        values: values.remove(&id),
-        id,
+        values: None,
     })
 }

@@ -16,6 +16,7 @@ use crate::{
     model::{
         Actor, ControllerState, FirstFailure, Phase, ProcessIdentity, RunRecord, RunStatus,
         run::{ActorStatus, Concluded, Controller, Run, Stop},
+        settings::Settings,
         view::Document,
     },
 };
@@ -94,7 +95,7 @@ pub(super) fn push(rows: &mut Rows, record: &RunRecord, doc: &Document) {
         stop,
         concluded: *concluded,
         first_failure,
-        settings: rows.long_json(settings),
+        settings: rows.long_text(settings.as_json()),
         datasets: rows.long_json(datasets),
         framework_versions: rows.long_json(framework_versions),
         tags: rows.long_json(tags),
@@ -242,7 +243,8 @@ pub(super) fn run(row: &SqliteRow) -> Result<Run, StoreError> {
         stop: json(T, row, "stop")?,
         concluded: json(T, row, "concluded")?,
         first_failure: json(T, row, "first_failure")?,
-        settings: json(T, row, "settings")?,
+        settings: Settings::parse(row.try_get("settings")?)
+            .map_err(|e| StoreError::Corrupt { table: T, what: format!("settings: {e}") })?,
         datasets: json(T, row, "datasets")?,
         framework_versions: json(T, row, "framework_versions")?,
         tags: json(T, row, "tags")?,

@@ -2,6 +2,7 @@
 //! Derived from the store; knows nothing of evidence or progress.
 
 mod docs;
+mod fill;
 mod order;
 mod page;
 #[cfg(test)]
@@ -165,48 +166,6 @@ impl RunIndex {
             })
             .take(limit)
             .collect()
-    }
-
-    /// Takes an ended run in at the start; it stands in no order until all are there and `ordered` is called.
-    pub(crate) fn push(&mut self, run: ListedRun) {
-        self.put_unlinked(run);
-    }
-
-    /// Makes every order at once, which costs a fraction of putting one run after the other.
-    pub(crate) fn ordered(self) -> Self {
-        let index = self;
-        let rows = || index.rows.iter().enumerate().filter_map(|(slot, row)| Some((slot, row.as_ref()?)));
-        let shown = || rows().filter(|(_, row)| !row.keys.trashed);
-        let place = |(slot, row): (Slot, &Row)| (row.start.clone(), slot);
-        let (all, trash) =
-            (shown().map(place).collect(), rows().filter(|(_, row)| row.keys.trashed).map(place).collect());
-        let by_status = std::array::from_fn(|i| {
-            let of_status = shown().filter(|(_, row)| self::place(row.keys.status) == i);
-            of_status.map(place).collect()
-        });
-        let by_name = shown().map(|(slot, row)| ((row.keys.name.clone(), row.start.clone()), slot)).collect();
-        let duration = |(slot, row): (Slot, &Row)| Some(((row.keys.duration_ms?, row.start.clone()), slot));
-        let by_duration = shown().filter_map(duration).collect();
-        let mut members: HashMap<Facet, (Vec<(Start, Slot)>, Counts)> = HashMap::new();
-        for (slot, row) in shown() {
-            for group in &row.keys.groups {
-                let (runs, counts) = members.entry(group.clone()).or_default();
-                runs.push((row.start.clone(), slot));
-                if let Some(n) = counts.get_mut(self::place(row.keys.status)) {
-                    *n += 1;
-                }
-            }
-        }
-        let experiment = |group: &Facet| match group {
-            Facet::Experiment(name) => Some(Arc::clone(name)),
-            Facet::Job(_) | Facet::Tag(_) => None,
-        };
-        let experiments = members.keys().filter_map(experiment).collect();
-        let groups = members
-            .into_iter()
-            .map(|(group, (runs, counts))| (group, FacetRuns { runs: runs.into_iter().collect(), counts }));
-        let groups = groups.collect();
-        Self { all, trash, by_status, by_name, by_duration, groups, experiments, ..index }
     }
 
     /// Puts a run in, in place of what stood there of it.

@@ -27,9 +27,7 @@ fn run(i: usize, start: i64, status: RunStatus) -> ListedRun {
 }
 
 fn index_of(runs: impl IntoIterator<Item = ListedRun>) -> RunIndex {
-    let mut index = RunIndex::default();
-    runs.into_iter().for_each(|run| index.push(run));
-    index.ordered()
+    RunIndex::of_ended(runs.into_iter().collect())
 }
 
 fn page<'a>(index: &'a RunIndex, query: &ListQuery) -> Page<'a> {
