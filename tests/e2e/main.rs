@@ -22,6 +22,7 @@ mod faults;
 mod grace;
 mod leftovers;
 mod main_job;
+mod metrics_cli;
 mod notes;
 mod operating;
 mod preemption;
