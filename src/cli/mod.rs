@@ -9,9 +9,12 @@ mod doctor;
 mod follow;
 mod gc;
 mod head;
+mod metrics;
+mod metrics_export;
 mod notify;
 mod options;
 mod output;
+mod parquet;
 mod run;
 mod serve;
 mod show;
@@ -61,6 +64,7 @@ pub fn main() -> ExitCode {
             options::Command::Runs(args) => show::runs(&cli.global, args).await,
             options::Command::Show(args) => show::show(&cli.global, args).await,
             options::Command::Logs(args) => show::logs(&cli.global, args).await,
+            options::Command::Metrics(args) => metrics::metrics(&cli.global, args).await,
             options::Command::Checkpoints(args) => checkpoints::checkpoints(&cli.global, args).await,
             options::Command::Abort(args) => show::abort(&cli.global, args).await,
             options::Command::Backup(args) => backup::backup(&cli.global, args).await,

@@ -21,6 +21,7 @@ mod liveness;
 mod logs;
 mod metrics;
 mod metrics_formats;
+mod metrics_modes;
 mod metrics_wire;
 mod nodes;
 mod people;

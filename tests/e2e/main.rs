@@ -23,6 +23,7 @@ mod grace;
 mod leftovers;
 mod main_job;
 mod metric_crashes;
+mod metrics_cli;
 mod notes;
 mod operating;
 mod preemption;

@@ -1,6 +1,7 @@
 //! Every option, with its environment variable and its help.
 
 mod checkpoints;
+mod metrics;
 mod run;
 mod sync;
 
@@ -9,6 +10,7 @@ use std::{path::PathBuf, str::FromStr, time::Duration};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(super) use checkpoints::{CheckpointCommand, Checkpointing, Checkpoints, Which};
+pub(super) use metrics::{Export, ExportFormat, Metrics, MetricsCommand, WhichSeries};
 pub(super) use run::{Preemption, Run, TailWhich, Workers};
 pub(super) use sync::Sync;
 
@@ -54,6 +56,8 @@ pub(super) enum Command {
     Show(Show),
     /// Print the log of a run
     Logs(Logs),
+    /// List, draw and export the metrics of a run
+    Metrics(Metrics),
     /// List, copy, verify and pin the checkpoints of a run
     Checkpoints(Checkpoints),
     /// Ask a run to stop
