@@ -70,11 +70,15 @@ pub(crate) async fn measure(stores: &Stores, options: &Options) -> anyhow::Resul
     println!("Many runs and many keys\n");
     let runs: Vec<String> = (0..RUNS).map(|i| format!("many-{i}")).collect();
     let keys: Vec<String> = (0..RUN.keys).map(key).collect();
-    let body = json!({"runs": runs, "keys": keys, "max_points": 1000}).to_string();
-    let many_runs = format!("{RUNS} runs × {} keys × {RUN_STEPS} points to 1,000 each", RUN.keys);
     let many_keys = format!("`GET …/metrics`, {} keys", KEYS.keys);
+    let many_runs = |format: &str| {
+        let body = json!({"runs": runs, "keys": keys, "max_points": 1000, "format": format}).to_string();
+        let what = format!("{RUNS} runs × {} keys × {RUN_STEPS} points to 1,000 each, {format}", RUN.keys);
+        Query::post(what, QUERY, body)
+    };
     let queries = [
-        Query::post(many_runs, QUERY, body),
+        many_runs("json"),
+        many_runs("binary"),
         Query::get(many_keys, "/api/train/runs/keys/metrics"),
         Query::get("`GET …/metrics` of the long series", format!("/api/train/runs/{run}/metrics")),
     ];
