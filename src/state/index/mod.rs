@@ -1,6 +1,7 @@
 //! The list in memory: every run's ready-made JSON, in the orders that pages are asked for. A page is copied, not built.
 //! Derived from the store; knows nothing of evidence or progress.
 
+mod by_start;
 mod docs;
 mod fill;
 mod order;
@@ -22,6 +23,7 @@ pub(crate) use page::Page;
 pub use page::{ListQuery, Shelf};
 
 use self::{
+    by_start::ByStart,
     docs::Kept,
     order::Start,
     texts::{Piece, Texts},
@@ -41,8 +43,6 @@ enum Linked {
 
 /// Where a run stands in the table of rows.
 type Slot = usize;
-/// Runs by their start.
-type ByStart = BTreeMap<Start, Slot>;
 /// Runs by a value, and by their start where the value is the same.
 type By<K> = BTreeMap<(K, Start), Slot>;
 /// How many runs there are of each status, in the order of [`RunStatus::ALL`].
@@ -143,7 +143,7 @@ impl RunIndex {
 
     /// How many runs there are of each status, without those in the trash.
     pub(crate) fn counts(&self) -> Counts {
-        std::array::from_fn(|i| self.by_status.get(i).map_or(0, BTreeMap::len))
+        std::array::from_fn(|i| self.by_status.get(i).map_or(0, ByStart::len))
     }
 
     /// How many runs are in the trash.
@@ -161,7 +161,7 @@ impl RunIndex {
                 Some(ExperimentRuns {
                     name: Arc::clone(name),
                     counts: of.counts,
-                    newest: of.runs.keys().next().map(|(Reverse(at), Reverse(id))| (id.clone(), *at)),
+                    newest: of.runs.first().map(|(Reverse(at), Reverse(id))| (id.clone(), *at)),
                 })
             })
             .take(limit)
