@@ -164,7 +164,8 @@ impl Reader {
     /// Those with a row of these numbers, the last one excluded.
     async fn listed_part(&self, from: i64, to: i64) -> Result<Vec<ListedRun>, StoreError> {
         let mut rows = sqlx::query(
-            "select id, start_time_ms, end_time_ms, run_status, name, job_id, experiment, tags, trashed_at_ms
+            "select id, start_time_ms, end_time_ms, run_status, name, job_id, experiment, tags, trashed_at_ms,
+                workers_at
             from runs
             where rowid >= $1
                 and rowid < $2
@@ -248,8 +249,13 @@ fn listed(row: &SqliteRow) -> Result<ListedRun, StoreError> {
     const T: &str = "runs";
     let start_time = Timestamp::from_ms(row.try_get("start_time_ms")?);
     let end_time = row.try_get::<Option<i64>, _>("end_time_ms")?;
+    let id: RunId = word(T, row, "id")?;
+    if row.try_get::<i64, _>("workers_at")? == 0 {
+        // What an earlier version made, of a record that could not be read since.
+        return Err(StoreError::Corrupt { table: T, what: format!("the document of run {id}") });
+    }
     Ok(ListedRun {
-        id: word(T, row, "id")?,
+        id,
         start_time,
         duration_ms: end_time.map(|end| end - start_time.as_ms()),
         status: word(T, row, "run_status")?,
