@@ -6,8 +6,9 @@
 use std::{cmp::Ordering, cmp::Reverse, ops::Bound};
 
 use super::{
-    By, Counts, Direction, Entry, Facet, FacetRuns, Keys, PageToken, Row, RunIndex, Slot, Sort, SortKey,
+    By, Counts, Direction, Entry, Facet, Keys, PageToken, Row, RunIndex, Slot, Sort, SortKey,
     by_start::{ALL, ByStart},
+    groups::GroupNo,
     order::{Start, Value, bad_token},
     place,
 };
@@ -152,8 +153,8 @@ impl RunIndex {
             _ if !query.is_timeless() => return None,
             [] => (self.counts(), &self.all),
             [one] if by_start_only => {
-                let FacetRuns { runs, counts } = self.groups.get(one)?;
-                (*counts, runs)
+                let group = self.groups.get(self.groups.number(one)?)?;
+                (group.counts, &group.runs)
             }
             _ => return None,
         };
@@ -256,17 +257,19 @@ impl RunIndex {
 
     /// All runs that fit everything but the status, from the smallest set that holds them.
     fn gather_all(&self, query: &ListQuery) -> Vec<Slot> {
-        let fits = |slot: &Slot| self.row(*slot).is_some_and(|row| query.fits(row));
+        let groups = query.groups.iter().map(|group| self.groups.number(group));
+        let Some(groups) = groups.collect::<Option<Vec<GroupNo>>>() else { return Vec::new() };
+        let fits = |slot: &Slot| self.row(*slot).is_some_and(|row| query.fits(row, &groups));
         if let Some(text) = query.text() {
             let mut found = self.texts.find(&text);
             found.retain(fits);
             return found;
         }
         let mut source = if query.shelf == Shelf::Trash { &self.trash } else { &self.all };
-        for group in query.groups.iter().filter(|_| query.shelf == Shelf::Runs) {
-            let Some(of_group) = self.groups.get(group) else { return Vec::new() };
-            if of_group.runs.len() < source.len() {
-                source = &of_group.runs;
+        let groups = groups.iter().filter(|_| query.shelf == Shelf::Runs);
+        for group in groups.filter_map(|group| self.groups.get(*group)) {
+            if group.runs.len() < source.len() {
+                source = &group.runs;
             }
         }
         let stretch = query.stretch();
@@ -347,12 +350,12 @@ impl ListQuery {
     }
 
     /// Whether a run fits everything but the text and the status.
-    fn fits(&self, row: &Row) -> bool {
+    fn fits(&self, row: &Row, groups: &[GroupNo]) -> bool {
         let (Reverse(started), _) = &row.start;
         row.keys.trashed == (self.shelf == Shelf::Trash)
             && self.started_after.is_none_or(|at| *started >= at)
             && self.started_before.is_none_or(|at| *started < at)
-            && self.groups.iter().all(|group| row.keys.groups.contains(group))
+            && groups.iter().all(|group| row.keys.groups.contains(group))
     }
 }
 
