@@ -96,8 +96,9 @@ pub async fn start(options: StateOptions) -> Result<(StateHandle, StateTask), St
     renew_documents(&mut writer).await?;
     upgrade(&mut writer).await?;
     let newest_event = writer.last_event_id().await?;
-    let runs = reader.listed_runs().await?;
-    let index = blocking(|| RunIndex::of_ended(runs)).await?;
+    let mut index = RunIndex::default();
+    reader.listed_runs(|run| index.push(run)).await?;
+    let index = blocking(|| index.ordered()).await?;
     let shared = Arc::new(Shared {
         data_dir,
         index: RwLock::new(index),

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use futures_util::TryStreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use serde::Serialize;
 use sqlx::{Row, sqlite::SqliteRow};
+use tokio::sync::mpsc;
 use tracing::error;
 
 use super::{
@@ -19,6 +20,8 @@ use crate::{
 
 /// In how many parts all runs are read at once.
 const PARTS: i64 = 3;
+/// Runs that are handed over together.
+const AT_ONCE: usize = 256;
 
 /// What the list's index keeps of a run.
 #[derive(Debug)]
@@ -136,35 +139,43 @@ impl Reader {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub(crate) async fn listed_runs(&self) -> Result<Vec<ListedRun>, StoreError> {
+    pub(crate) async fn listed_runs(&self, mut each: impl FnMut(ListedRun)) -> Result<(), StoreError> {
         let (first, last): (i64, i64) =
             sqlx::query_as("select coalesce(min(rowid), 0), coalesce(max(rowid), 0) from runs")
                 .fetch_one(&self.pool)
                 .await?;
-        // Read in parts by as many threads: a start with many runs waits for nothing else.
+        let mut values = self.last_values().await?;
+        // Read in parts by as many threads: a start with many runs waits for little else.
         let size = (last - first) / PARTS + 1;
         let tasks = Tasks::new();
-        let part = |i| {
-            let (reader, from) = (self.clone(), first + i * size);
-            tasks.spawn(async move { reader.listed_part(from, from + size).await })
+        let (sender, mut read) = mpsc::channel(8);
+        let part = |from: i64| {
+            let (reader, sender) = (self.clone(), sender.clone());
+            tasks.spawn(async move { reader.listed_part(from, from + size, sender).await })
         };
-        let parts: Vec<_> = (0..PARTS).map(part).collect();
-        let mut values = self.last_values().await?;
-        let mut all = Vec::new();
+        let parts: Vec<_> = (0..PARTS).map(|i| part(first + i * size)).collect();
+        drop(sender);
+        while let Some(runs) = read.recv().await {
+            for run in runs? {
+                each(ListedRun { values: values.remove(&run.id), ..run });
+            }
+        }
         for part in parts {
-            let part = part.await.map_err(|e| StoreError::Io(std::io::Error::other(e)))?;
-            all.extend(part?);
+            part.await.map_err(|e| StoreError::Io(std::io::Error::other(e)))?;
         }
-        for run in &mut all {
-            run.values = values.remove(&run.id);
-        }
-        Ok(all)
+        Ok(())
     }
 
-    /// Those with a row of these numbers, the last one excluded.
-    async fn listed_part(&self, from: i64, to: i64) -> Result<Vec<ListedRun>, StoreError> {
+    /// Sends those with a row of these numbers, the last one excluded, or why they cannot be read.
+    async fn listed_part(
+        &self,
+        from: i64,
+        to: i64,
+        sender: mpsc::Sender<Result<Vec<ListedRun>, StoreError>>,
+    ) {
         let mut rows = sqlx::query(
-            "select id, start_time_ms, end_time_ms, run_status, name, job_id, experiment, tags, trashed_at_ms
+            "select id, start_time_ms, end_time_ms, run_status, name, job_id, experiment, tags, trashed_at_ms,
+                workers_at
             from runs
             where rowid >= $1
                 and rowid < $2
@@ -172,16 +183,17 @@ impl Reader {
         )
         .bind(from)
         .bind(to)
-        .fetch(&self.pool);
-        let mut runs = Vec::new();
-        while let Some(row) = rows.try_next().await? {
-            match listed(&row) {
-                Ok(run) => runs.push(run),
-                // One bad row must not keep all other runs from being shown; 'trainhead doctor' names it.
-                Err(e) => error!("a run cannot be read and is not listed: {}", chain(&e)),
+        .fetch(&self.pool)
+        .chunks(AT_ONCE);
+        while let Some(rows) = rows.next().await {
+            let rows: Result<Vec<SqliteRow>, sqlx::Error> = rows.into_iter().collect();
+            let runs = rows.map(|rows| rows.iter().filter_map(readable).collect()).map_err(StoreError::from);
+            let failed = runs.is_err();
+            // Nobody waits for the rest if another part failed.
+            if sender.send(runs).await.is_err() || failed {
+                return;
             }
         }
-        Ok(runs)
     }
 
     /// The last values of metrics of all runs that reported.
@@ -244,12 +256,22 @@ impl Reader {
     }
 }
 
+/// One bad row must not keep all other runs from being shown; 'trainhead doctor' names it.
+fn readable(row: &SqliteRow) -> Option<ListedRun> {
+    listed(row).inspect_err(|e| error!("a run cannot be read and is not listed: {}", chain(e))).ok()
+}
+
 fn listed(row: &SqliteRow) -> Result<ListedRun, StoreError> {
     const T: &str = "runs";
     let start_time = Timestamp::from_ms(row.try_get("start_time_ms")?);
     let end_time = row.try_get::<Option<i64>, _>("end_time_ms")?;
+    let id: RunId = word(T, row, "id")?;
+    if row.try_get::<i64, _>("workers_at")? == 0 {
+        // What an earlier version made, of a record that could not be read since.
+        return Err(StoreError::Corrupt { table: T, what: format!("the document of run {id}") });
+    }
     Ok(ListedRun {
-        id: word(T, row, "id")?,
+        id,
         start_time,
         duration_ms: end_time.map(|end| end - start_time.as_ms()),
         status: word(T, row, "run_status")?,

@@ -1,8 +1,10 @@
 //! The list in memory: every run's ready-made JSON, in the orders that pages are asked for. A page is copied, not built.
 //! Derived from the store; knows nothing of evidence or progress.
 
+mod by_start;
 mod docs;
 mod fill;
+mod groups;
 mod order;
 mod page;
 #[cfg(test)]
@@ -11,18 +13,20 @@ mod texts;
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, HashMap},
-    ops::Bound,
+    collections::{BTreeMap, HashMap},
     sync::Arc,
 };
 
 pub(crate) use docs::Doc;
+pub use groups::Facet;
 pub use order::{Direction, PageToken, Sort, SortKey};
 pub(crate) use page::Page;
 pub use page::{ListQuery, Shelf};
 
 use self::{
+    by_start::ByStart,
     docs::Kept,
+    groups::{GroupNo, Groups},
     order::Start,
     texts::{Piece, Texts},
 };
@@ -41,8 +45,6 @@ enum Linked {
 
 /// Where a run stands in the table of rows.
 type Slot = usize;
-/// Runs by their start.
-type ByStart = BTreeMap<Start, Slot>;
 /// Runs by a value, and by their start where the value is the same.
 type By<K> = BTreeMap<(K, Start), Slot>;
 /// How many runs there are of each status, in the order of [`RunStatus::ALL`].
@@ -69,23 +71,6 @@ impl Entry {
     }
 }
 
-/// What many runs may have in common.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Facet {
-    /// An experiment.
-    Experiment(Arc<str>),
-    /// A job.
-    Job(Arc<str>),
-    /// A tag, `key:value`.
-    Tag(Arc<str>),
-}
-
-#[derive(Debug, Default)]
-struct FacetRuns {
-    runs: ByStart,
-    counts: Counts,
-}
-
 /// What decides where a run stands. As long as it stays the same, a change of the run is a change of its document.
 #[derive(Debug, PartialEq, Eq)]
 struct Keys {
@@ -93,7 +78,7 @@ struct Keys {
     /// In lower case.
     name: Box<str>,
     duration_ms: Option<i64>,
-    groups: Box<[Facet]>,
+    groups: Box<[GroupNo]>,
     trashed: bool,
 }
 
@@ -118,9 +103,7 @@ pub(crate) struct RunIndex {
     by_name: By<Box<str>>,
     /// Ended runs only.
     by_duration: By<i64>,
-    groups: HashMap<Facet, FacetRuns>,
-    /// Names of experiments, in their order.
-    experiments: BTreeSet<Arc<str>>,
+    groups: Groups,
     trash: ByStart,
     texts: Texts,
     metric_keys: HashMap<Arc<str>, u32>,
@@ -143,7 +126,7 @@ impl RunIndex {
 
     /// How many runs there are of each status, without those in the trash.
     pub(crate) fn counts(&self) -> Counts {
-        std::array::from_fn(|i| self.by_status.get(i).map_or(0, BTreeMap::len))
+        std::array::from_fn(|i| self.by_status.get(i).map_or(0, ByStart::len))
     }
 
     /// How many runs are in the trash.
@@ -153,19 +136,12 @@ impl RunIndex {
 
     /// Experiments by name, after the one called `after`.
     pub(crate) fn experiments(&self, after: Option<&str>, limit: usize) -> Vec<ExperimentRuns> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let names = self.experiments.range::<str, _>((from, Bound::Unbounded));
-        names
-            .filter_map(|name| {
-                let of = self.groups.get(&Facet::Experiment(Arc::clone(name)))?;
-                Some(ExperimentRuns {
-                    name: Arc::clone(name),
-                    counts: of.counts,
-                    newest: of.runs.keys().next().map(|(Reverse(at), Reverse(id))| (id.clone(), *at)),
-                })
-            })
-            .take(limit)
-            .collect()
+        let experiments = self.groups.experiments(after).map(|(name, of)| ExperimentRuns {
+            name: Arc::clone(name),
+            counts: of.counts,
+            newest: of.runs.first().map(|(Reverse(at), Reverse(id))| (id.clone(), *at)),
+        });
+        experiments.take(limit).collect()
     }
 
     /// Puts a run in, in place of what stood there of it.
@@ -195,7 +171,7 @@ impl RunIndex {
         let groups = experiment.map(|name| Facet::Experiment(name.into()));
         let groups = groups.into_iter().chain(job_id.map(|job| Facet::Job(job.into())));
         let tags = tags.into_iter().map(|(key, value)| Facet::Tag(format!("{key}:{value}").into()));
-        let groups = groups.chain(tags).map(|group| self.shared(group)).collect();
+        let groups = groups.chain(tags).map(|group| self.groups.join(group)).collect();
         let keys = Keys { status, name: name.to_lowercase().into(), duration_ms, groups, trashed };
         let values = values.map(|values| self.numbered(values));
         if let Some(&slot) = self.by_id.get(&id)
@@ -205,11 +181,13 @@ impl RunIndex {
                 row.entry.values = values;
             }
             let piece = row.piece;
-            if row.keys != keys {
+            if row.keys == keys {
+                self.groups.leave(&keys.groups);
+            } else {
                 self.unlink(slot);
                 if let Some(Some(row)) = self.rows.get_mut(slot) {
                     row.entry.status = status;
-                    row.keys = keys;
+                    self.groups.leave(&std::mem::replace(&mut row.keys, keys).groups);
                 }
                 self.link(slot);
             }
@@ -245,6 +223,7 @@ impl RunIndex {
         self.unlink(slot);
         if let Some(row) = self.rows.get_mut(slot).and_then(Option::take) {
             self.kept.let_go(row.kept);
+            self.groups.leave(&row.keys.groups);
             self.texts.remove(row.piece);
             self.free.push(slot);
             self.tidy_texts();
@@ -262,11 +241,6 @@ impl RunIndex {
                 row.piece = piece;
             }
         });
-    }
-
-    /// The same group, with the text that the index holds of it already.
-    fn shared(&self, group: Facet) -> Facet {
-        self.groups.get_key_value(&group).map_or(group, |(known, _)| known.clone())
     }
 
     /// Values by the numbers of their keys, in the order of the numbers.
@@ -297,16 +271,7 @@ impl RunIndex {
         if let Some(of_status) = self.by_status.get_mut(status) {
             of_status.insert(start.clone(), slot);
         }
-        for group in &keys.groups {
-            if let Facet::Experiment(name) = group {
-                self.experiments.insert(Arc::clone(name));
-            }
-            let of_group = self.groups.entry(group.clone()).or_default();
-            of_group.runs.insert(start.clone(), slot);
-            if let Some(n) = of_group.counts.get_mut(status) {
-                *n += 1;
-            }
-        }
+        self.groups.link(&keys.groups, start, slot, status);
     }
 
     fn unlink(&mut self, slot: Slot) {
@@ -324,19 +289,7 @@ impl RunIndex {
         if let Some(of_status) = self.by_status.get_mut(status) {
             of_status.remove(start);
         }
-        for group in &keys.groups {
-            let Some(of_group) = self.groups.get_mut(group) else { continue };
-            of_group.runs.remove(start);
-            if let Some(n) = of_group.counts.get_mut(status) {
-                *n -= 1;
-            }
-            if of_group.runs.is_empty() {
-                self.groups.remove(group);
-                if let Facet::Experiment(name) = group {
-                    self.experiments.remove(name);
-                }
-            }
-        }
+        self.groups.unlink(&keys.groups, start, status);
     }
 }
 

@@ -6,8 +6,9 @@
 use std::{cmp::Ordering, cmp::Reverse, ops::Bound};
 
 use super::{
-    By, ByStart, Counts, Direction, Entry, Facet, FacetRuns, Keys, PageToken, Row, RunIndex, Slot, Sort,
-    SortKey,
+    By, Counts, Direction, Entry, Facet, Keys, PageToken, Row, RunIndex, Slot, Sort, SortKey,
+    by_start::{ALL, ByStart},
+    groups::GroupNo,
     order::{Start, Value, bad_token},
     place,
 };
@@ -139,12 +140,21 @@ impl RunIndex {
         &'a self,
         query: &'a ListQuery,
     ) -> Option<(Counts, Box<dyn Iterator<Item = Placed<'a>> + 'a>)> {
+        if query.text().is_some() || query.shelf != Shelf::Runs {
+            return None;
+        }
+        let by_start_only = query.sort.key == SortKey::StartTime;
+        let (newest, oldest) = query.stretch();
+        let within = |runs: &ByStart| runs.count(newest.as_ref(), oldest.as_ref());
         let (counts, all) = match query.groups.as_slice() {
-            _ if !query.only_groups() => return None,
+            [] if by_start_only => {
+                (std::array::from_fn(|i| self.by_status.get(i).map_or(0, within)), &self.all)
+            }
+            _ if !query.is_timeless() => return None,
             [] => (self.counts(), &self.all),
-            [one] if query.sort.key == SortKey::StartTime => {
-                let FacetRuns { runs, counts } = self.groups.get(one)?;
-                (*counts, runs)
+            [one] if by_start_only => {
+                let group = self.groups.get(self.groups.number(one)?)?;
+                (group.counts, &group.runs)
             }
             _ => return None,
         };
@@ -161,9 +171,9 @@ impl RunIndex {
                     _ if rare => return None,
                     _ => all,
                 };
-                let placed = |(start, slot): (&'a Start, &Slot)| (Some(Value::Start), start, *slot);
+                let placed = |(start, slot): (&'a Start, Slot)| (Some(Value::Start), start, slot);
                 let checked = query.statuses.len() != 1 || !query.groups.is_empty();
-                let runs = by_start(source, after, backwards).map(placed);
+                let runs = source.walk((newest.as_ref(), oldest.as_ref()), after, backwards).map(placed);
                 Box::new(runs.filter(move |(_, _, slot)| !checked || wanted(*slot)))
             }
             _ if rare => return None,
@@ -183,8 +193,9 @@ impl RunIndex {
                 let among_the_rest = token.is_some_and(|t| t.value.is_none());
                 let ended = by_value(&self.by_duration, after, backwards, Value::Duration);
                 let live = self.by_status.get(place(RunStatus::Started))?;
-                let rest = by_start(live, token.filter(|_| among_the_rest).map(|t| &t.start), false);
-                let rest = rest.map(|(start, slot)| (None, start, *slot));
+                let after = token.filter(|_| among_the_rest).map(|t| &t.start);
+                let rest = live.walk(ALL, after, false);
+                let rest = rest.map(|(start, slot)| (None, start, slot));
                 Box::new(
                     ended
                         .filter(move |_| !among_the_rest)
@@ -208,8 +219,8 @@ impl RunIndex {
                         Some(at) => ((*at > value) != backwards, None),
                     };
                     let runs =
-                        source.filter(|_| !skip).into_iter().flat_map(move |s| by_start(s, from, backwards));
-                    runs.map(move |(start, slot)| (Some(value.clone()), start, *slot))
+                        source.filter(|_| !skip).into_iter().flat_map(move |s| s.walk(ALL, from, backwards));
+                    runs.map(move |(start, slot)| (Some(value.clone()), start, slot))
                 }))
             }
             SortKey::Metric(_) => return None,
@@ -230,8 +241,8 @@ impl RunIndex {
         if query.only_statuses() {
             let wanted = RunStatus::ALL.iter().filter(|status| query.wants(**status));
             let runs =
-                wanted.filter_map(|status| self.by_status.get(place(*status))).flat_map(|runs| runs.values());
-            return (self.counts(), runs.copied().collect());
+                wanted.filter_map(|status| self.by_status.get(place(*status))).flat_map(ByStart::slots);
+            return (self.counts(), runs.collect());
         }
         let mut slots = self.gather_all(query);
         let mut counts = Counts::default();
@@ -246,32 +257,23 @@ impl RunIndex {
 
     /// All runs that fit everything but the status, from the smallest set that holds them.
     fn gather_all(&self, query: &ListQuery) -> Vec<Slot> {
-        let fits = |slot: &Slot| self.row(*slot).is_some_and(|row| query.fits(row));
+        let groups = query.groups.iter().map(|group| self.groups.number(group));
+        let Some(groups) = groups.collect::<Option<Vec<GroupNo>>>() else { return Vec::new() };
+        let fits = |slot: &Slot| self.row(*slot).is_some_and(|row| query.fits(row, &groups));
         if let Some(text) = query.text() {
             let mut found = self.texts.find(&text);
             found.retain(fits);
             return found;
         }
         let mut source = if query.shelf == Shelf::Trash { &self.trash } else { &self.all };
-        for group in query.groups.iter().filter(|_| query.shelf == Shelf::Runs) {
-            let Some(of_group) = self.groups.get(group) else { return Vec::new() };
-            if of_group.runs.len() < source.len() {
-                source = &of_group.runs;
+        let groups = groups.iter().filter(|_| query.shelf == Shelf::Runs);
+        for group in groups.filter_map(|group| self.groups.get(*group)) {
+            if group.runs.len() < source.len() {
+                source = &group.runs;
             }
         }
-        // Newest first: what started before a time comes after it.
-        let edge = |at: Timestamp| (Reverse(at), Reverse(crate::base::RunId::last()));
-        let from = query.started_before.map_or(Bound::Unbounded, |at| {
-            // The first place of all that started earlier than `at`.
-            Bound::Included(edge(Timestamp::from_ms(at.as_ms().saturating_sub(1))))
-        });
-        let to = query.started_after.map_or(Bound::Unbounded, |at| {
-            Bound::Excluded(edge(Timestamp::from_ms(at.as_ms().saturating_sub(1))))
-        });
-        if matches!((query.started_after, query.started_before), (Some(a), Some(b)) if a >= b) {
-            return Vec::new();
-        }
-        source.range((from, to)).map(|(_, slot)| *slot).filter(fits).collect()
+        let stretch = query.stretch();
+        source.range(stretch.0.as_ref(), stretch.1.as_ref()).map(|(_, slot)| slot).filter(fits).collect()
     }
 
     /// The first `n` of these runs after the token.
@@ -313,10 +315,25 @@ impl RunIndex {
 impl ListQuery {
     /// Whether it asks for nothing but groups and statuses.
     fn only_groups(&self) -> bool {
-        self.text().is_none()
-            && self.started_after.is_none()
-            && self.started_before.is_none()
-            && self.shelf == Shelf::Runs
+        self.text().is_none() && self.is_timeless() && self.shelf == Shelf::Runs
+    }
+
+    /// The stretch of all runs that started within the times asked for. Newest first: what started before a time comes
+    /// after it.
+    fn stretch(&self) -> (Bound<Start>, Bound<Start>) {
+        // The first place of all that started earlier than `at`.
+        let edge = |at: Timestamp| {
+            let earlier = Timestamp::from_ms(at.as_ms().saturating_sub(1));
+            (Reverse(earlier), Reverse(crate::base::RunId::last()))
+        };
+        (
+            self.started_before.map_or(Bound::Unbounded, |at| Bound::Included(edge(at))),
+            self.started_after.map_or(Bound::Unbounded, |at| Bound::Excluded(edge(at))),
+        )
+    }
+
+    fn is_timeless(&self) -> bool {
+        self.started_after.is_none() && self.started_before.is_none()
     }
 
     fn only_statuses(&self) -> bool {
@@ -333,12 +350,12 @@ impl ListQuery {
     }
 
     /// Whether a run fits everything but the text and the status.
-    fn fits(&self, row: &Row) -> bool {
+    fn fits(&self, row: &Row, groups: &[GroupNo]) -> bool {
         let (Reverse(started), _) = &row.start;
         row.keys.trashed == (self.shelf == Shelf::Trash)
             && self.started_after.is_none_or(|at| *started >= at)
             && self.started_before.is_none_or(|at| *started < at)
-            && self.groups.iter().all(|group| row.keys.groups.contains(group))
+            && groups.iter().all(|group| row.keys.groups.contains(group))
     }
 }
 
@@ -358,20 +375,6 @@ impl Sort {
                 if self.is_backwards() { order.reverse() } else { order }
             }
         }
-    }
-}
-
-/// Runs by their start after a place, one way or the other.
-fn by_start<'a>(
-    runs: &'a ByStart,
-    after: Option<&Start>,
-    backwards: bool,
-) -> Box<dyn Iterator<Item = (&'a Start, &'a Slot)> + 'a> {
-    let after = after.cloned().map_or(Bound::Unbounded, Bound::Excluded);
-    if backwards {
-        Box::new(runs.range((Bound::Unbounded, after)).rev())
-    } else {
-        Box::new(runs.range((after, Bound::Unbounded)))
     }
 }
 

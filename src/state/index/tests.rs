@@ -27,7 +27,9 @@ fn run(i: usize, start: i64, status: RunStatus) -> ListedRun {
 }
 
 fn index_of(runs: impl IntoIterator<Item = ListedRun>) -> RunIndex {
-    RunIndex::of_ended(runs.into_iter().collect())
+    let mut index = RunIndex::default();
+    runs.into_iter().for_each(|run| index.push(run));
+    index.ordered()
 }
 
 fn page<'a>(index: &'a RunIndex, query: &ListQuery) -> Page<'a> {
