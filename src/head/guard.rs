@@ -1,7 +1,14 @@
 //! What stands before every route: the request's id, the names under which the head may be called, headers that keep
 //! browsers from being used against it, and the access log.
 
-use std::{collections::BTreeSet, sync::Arc, time::Instant};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
 
 use axum::{
     extract::{MatchedPath, Request, State},
@@ -14,6 +21,8 @@ use tracing::{debug, warn};
 use super::{problem::Problem, router::Head};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Room for the headers of an answer, those that the guard adds with them.
+pub(super) const HEADERS: usize = 12;
 /// A request that took longer is worth a line in the log. Streams answer at once and are not meant.
 const SLOW_MS: u128 = 1000;
 
@@ -67,7 +76,7 @@ pub(super) async fn guard(State(head): State<Head>, request: Request, next: Next
     let route = route.as_ref().map_or("unmatched", MatchedPath::as_str);
     head.figures.count(method_name(&method), route, response.status(), took);
     let headers = response.headers_mut();
-    headers.reserve(8);
+    headers.reserve(HEADERS);
     if let Ok(value) = HeaderValue::from_str(&id) {
         headers.insert(REQUEST_ID, value);
     }
@@ -101,7 +110,14 @@ fn method_name(method: &Method) -> &'static str {
 fn request_id(headers: &HeaderMap) -> String {
     let given = headers.get(REQUEST_ID).and_then(|v| v.to_str().ok());
     let plain = |id: &&str| id.len() <= 64 && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
-    given.filter(plain).map_or_else(|| uuid::Uuid::now_v7().to_string(), str::to_owned)
+    given.filter(plain).map_or_else(own_id, str::to_owned)
+}
+
+/// An id that no other request has, of this process or of another: no secret, so that one draw of randomness does for all.
+fn own_id() -> String {
+    static PROCESS: LazyLock<String> = LazyLock::new(|| uuid::Uuid::now_v7().simple().to_string());
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    format!("{}-{}", *PROCESS, NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 fn refuse(

@@ -13,6 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     extract::{ApiJson, ApiPath, ApiQuery},
+    guard::HEADERS,
     problem::{AnyProblem, Problem, WriteProblem},
     router::Head,
 };
@@ -258,6 +259,7 @@ pub(super) fn page_size(asked: Option<u32>) -> Result<u32, Problem> {
 pub(super) fn json(status: StatusCode, body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
+    response.headers_mut().reserve(HEADERS);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

@@ -267,7 +267,7 @@ impl<'a> Extras<'a> {
 }
 
 /// Writes a member of an object that is not closed yet.
-fn member(json: &mut Vec<u8>, name: &str, value: &impl Serialize) -> Result<(), StateError> {
+pub(super) fn member(json: &mut Vec<u8>, name: &str, value: &impl Serialize) -> Result<(), StateError> {
     // Writing to a vector cannot fail.
     let _ = write!(json, ",\"{name}\":");
     serde_json::to_writer(json, value).map_err(|e| StateError::Unavailable(e.to_string()))

@@ -1,18 +1,28 @@
 //! Queries: what is shown is what is stored, reconciled first.
 
-use std::sync::Arc;
+use std::{io::Write, sync::Arc};
 
 use bytes::Bytes;
 
-use super::{StateError, StateHandle, data_dir::DataDir, live::evidence, shown::ShownRun};
+use super::{
+    StateError, StateHandle,
+    data_dir::DataDir,
+    list::member,
+    live::{LiveFacts, evidence},
+    shown::ShownRun,
+};
 use crate::{
     base::RunId,
     model::{
         Event, Refusal,
         progress::Progress,
-        view::{Moving, Standing, StatsOf},
+        run::Controller,
+        view::{Standing, StatsOf},
     },
 };
+
+/// Room for what changes by itself of a run.
+const MOVING: usize = 1024;
 
 impl StateHandle {
     /// One run in full, as JSON.
@@ -31,31 +41,20 @@ impl StateHandle {
                 shown
             }
         };
-        let ShownRun { json, controller, progress } = &*shown;
-        let live = shared.live.get(id);
-        let clock = shared.clock.as_ref();
-        let moving = Moving {
-            evidence: evidence(controller, live.as_ref(), progress.as_ref(), clock),
-            last_metrics: live
-                .as_ref()
-                .map(|l| &l.progress)
-                .or(progress.as_ref())
-                .map(Progress::last_metrics)
-                .unwrap_or_default(),
-            server_time_ms: self.now(),
-        };
-        let mut out = Vec::with_capacity(json.len() + 1024);
-        out.extend_from_slice(json.as_bytes());
-        out.push(b',');
-        let moving = serde_json::to_vec(&moving).map_err(|e| StateError::Unavailable(e.to_string()))?;
-        out.extend_from_slice(moving.strip_prefix(b"{").unwrap_or(&moving));
+        let mut out = Vec::with_capacity(shown.json.len() + MOVING);
+        out.extend_from_slice(&shown.json);
+        if let Some((controller, progress)) = &shown.live {
+            let live = shared.live.get(id);
+            self.moving(controller, live.as_ref(), progress.as_ref(), &mut out)?;
+        }
+        // Writing to a vector cannot fail.
+        let _ = write!(out, ",\"server_time_ms\":{}}}", self.now().as_ms());
         Ok(out.into())
     }
 
     async fn read_run(&self, id: &RunId) -> Result<ShownRun, StateError> {
         let reader = &self.shared.reader;
         let record = reader.record(id).await?.ok_or_else(|| Refusal::RunNotFound(id.clone()))?;
-        let progress = reader.progress(std::slice::from_ref(id)).await?.remove(id);
         let stats = StatsOf::new();
         let detail = Standing {
             run: record.view(&stats),
@@ -63,9 +62,27 @@ impl StateHandle {
             stop: record.run.stop.as_ref(),
             attempts: record.attempt_views(&stats),
         };
-        let mut json = serde_json::to_string(&detail).map_err(|e| StateError::Unavailable(e.to_string()))?;
+        let mut json = serde_json::to_vec(&detail).map_err(|e| StateError::Unavailable(e.to_string()))?;
         json.pop();
-        Ok(ShownRun { json, controller: record.controller, progress })
+        let progress = reader.progress(std::slice::from_ref(id)).await?.remove(id);
+        if !record.run.phase.is_terminal() {
+            return Ok(ShownRun { json, live: Some((record.controller, progress)) });
+        }
+        self.moving(&record.controller, None, progress.as_ref(), &mut json)?;
+        Ok(ShownRun { json, live: None })
+    }
+
+    /// Writes the members that change by themselves while a run lives, but for the time.
+    fn moving(
+        &self,
+        controller: &Controller,
+        live: Option<&LiveFacts>,
+        stored: Option<&Progress>,
+        json: &mut Vec<u8>,
+    ) -> Result<(), StateError> {
+        let progress = live.map(|l| &l.progress).or(stored);
+        member(json, "evidence", &evidence(controller, live, stored, self.shared.clock.as_ref()))?;
+        member(json, "last_metrics", &progress.map(Progress::last_metrics).unwrap_or_default())
     }
 
     /// A page of a run's trail after the event `after`, oldest first.

@@ -18,9 +18,9 @@ const BYTES: usize = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct ShownRun {
     /// JSON of an object that is not closed yet.
-    pub(crate) json: String,
-    pub(crate) controller: Controller,
-    pub(crate) progress: Option<Progress>,
+    pub(crate) json: Vec<u8>,
+    /// Who drives it, and its progress as it was written down; none of an ended run, whose JSON has all but the time.
+    pub(crate) live: Option<(Controller, Option<Progress>)>,
 }
 
 /// The runs that were looked at.
