@@ -88,14 +88,15 @@ pub(crate) async fn measure(stores: &Stores, options: &Options) -> anyhow::Resul
     live(points, options).await
 }
 
-/// The answer says how many points stand behind it, and the one thousand of them are there.
+/// The answer says how many points stand behind it, and about as many of them as were asked for are there.
 async fn check(head: &Server, run: &str, points: u32) -> anyhow::Result<()> {
     let answer = head.connect().await?.get(&path(run, "&max_points=1000")).await?;
     let answer: Value = serde_json::from_slice(&answer.body)?;
     let series = &answer["series"][0];
     let shown = series["step"].as_array().map_or(0, Vec::len);
     ensure!(series["count"] == points, "the series has {} points", series["count"]);
-    ensure!((900..=1002).contains(&shown), "{shown} points instead of 1,000");
+    // One or two of each bucket, and the ends.
+    ensure!((500..=1002).contains(&shown), "{shown} points instead of 1,000");
     Ok(())
 }
 
