@@ -45,15 +45,12 @@ pub(crate) async fn measure(stores: &Stores, options: &Options) -> anyhow::Resul
     let run = long(points);
     println!("## A series of {points} points\n");
     check(&head, &run, points).await?;
-    let (from, to) = (points / 2, points / 2 + 1999);
+    let window = format!("&from_step={}&to_step={}&max_points=2000", points / 2, points / 2 + 1999);
     let queries = [
         Query::get("to 1,000, JSON", path(&run, "&max_points=1000")),
         Query::get("to 1,000, binary", path(&run, "&max_points=1000&format=binary")),
-        Query::get("2,000 steps of it, JSON", path(&run, &format!("&from_step={from}&to_step={to}"))),
-        Query::get(
-            "2,000 steps of it, binary",
-            path(&run, &format!("&from_step={from}&to_step={to}&format=binary")),
-        ),
+        Query::get("2,000 steps of it, JSON", path(&run, &window)),
+        Query::get("2,000 steps of it, binary", path(&run, &format!("{window}&format=binary"))),
     ];
     beside_fixed(&head, &queries, &[1, 16], options).await?;
     // No request brings more than this.
@@ -104,7 +101,9 @@ async fn check(head: &Server, run: &str, points: u32) -> anyhow::Result<()> {
 async fn growth(head: &Server, points: u32, options: &Options) -> anyhow::Result<()> {
     println!("The same of shorter series of the same store: {points} points, a tenth and a hundredth\n");
     print_head(&["100×", "10×", "1×"]);
-    for (what, more) in [("to 1,000", "&max_points=1000"), ("2,000 steps", "&from_step=4000&to_step=5999")] {
+    for (what, more) in
+        [("to 1,000", "&max_points=1000"), ("2,000 steps", "&from_step=4000&to_step=5999&max_points=2000")]
+    {
         let mut sides = [("100×", points), ("10×", points / 10), ("1×", points / 100)]
             .map(|(name, points)| Side::get(name, head, &path(&long(points), more)));
         compare(&format!("{what}, clients: 1"), &mut sides, 1, options).await?;
