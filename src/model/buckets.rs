@@ -100,11 +100,12 @@ pub struct Rollup {
     pub buckets: Vec<Bucket>,
 }
 
-/// Points of a rollup's bucket: a chart of a thousand points then needs no others from some 100,000 points on.
-const POINTS: i64 = 64;
+/// Points of a rollup's bucket at the most. A chart of a thousand points has buckets of at least 200 points when a series
+/// has 100,000, and the widest power of two in those is wider than half of this: from there on no other points are needed.
+const POINTS: i64 = 128;
 
 impl Rollup {
-    /// The rollup of a track: some 32 to 64 points a bucket. Empty if that is not worth while.
+    /// The rollup of a track: some 64 to 128 points a bucket. Empty if that is not worth while.
     #[must_use]
     pub fn of(track: &Track) -> Self {
         let (steps, points) = (track.steps(), i64::try_from(track.len()).unwrap_or(i64::MAX));
@@ -203,11 +204,11 @@ mod tests {
 
     fn track(values: impl IntoIterator<Item = f64>, stride: i64) -> Track {
         let mut track = Track::default();
-        let sample = |(i, value)| {
+        let sample = |(i, value): (usize, f64)| {
             let step = i64::try_from(i).unwrap() * stride;
             Sample { step, time_ms: 7 * step, value, attempt: 0 }
         };
-        track.extend(values.into_iter().enumerate().map(sample::<(usize, f64)>));
+        track.extend(values.into_iter().enumerate().map(sample));
         track
     }
 

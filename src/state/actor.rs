@@ -204,7 +204,7 @@ impl Actor {
             let key = self.set.key.clone();
             self.set = WorkingSet::load(&mut self.writer, key, &self.shared).await?;
             // Of a commit that failed nobody knows whether it is there.
-            self.shared.windows.clear();
+            self.unsealed.forgotten(self.shared.windows.clear());
             self.stale = false;
         }
         for command in commands {

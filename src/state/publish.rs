@@ -37,7 +37,7 @@ impl Actor {
             }
             if status != RunStatus::Started {
                 self.ticks.remove(&id);
-                self.unsealed.ended(id);
+                self.unsealed.ended(id, &shared.windows);
             }
         }
         let newest = group.touched.values().flat_map(|trail| &trail.events).map(|event| event.id).max();

@@ -9,7 +9,7 @@ use tracing::warn;
 use super::{
     actor::Actor,
     group::{Reported, SealedStream},
-    metrics::{SealRequest, SealState},
+    metrics::{SealRequest, SealState, Windows},
 };
 use crate::{
     base::{RunId, error::chain, number},
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Rows at which a stream is sealed when nobody says otherwise.
-pub(super) const ROWS: usize = 3072;
+pub(super) const ROWS: usize = 6144;
 /// Bytes at which a stream is sealed, however few its rows.
 const BYTES: usize = 8 << 20;
 /// Bytes of all windows at which the largest streams are sealed, whatever their length.
@@ -28,18 +28,28 @@ const MEMORY: usize = 64 << 20;
 pub(super) struct Unsealed {
     sealer: mpsc::Sender<SealRequest>,
     rows: usize,
-    /// Runs that have ended, or whose last head did before it had sealed them.
+    /// Runs that have ended and are not sealed whole.
     ended: HashSet<RunId>,
+    /// Runs with batches in the store of which there is no window: an earlier head took them, or a commit failed since.
+    left: HashSet<RunId>,
 }
 
 impl Unsealed {
-    pub(super) fn new(sealer: mpsc::Sender<SealRequest>, rows: usize, ended: Vec<RunId>) -> Self {
-        Self { sealer, rows, ended: ended.into_iter().collect() }
+    pub(super) fn new(sealer: mpsc::Sender<SealRequest>, rows: usize, left: Vec<RunId>) -> Self {
+        let left: HashSet<RunId> = left.into_iter().collect();
+        Self { sealer, rows, ended: left.clone(), left }
     }
 
     /// A run has ended.
-    pub(super) fn ended(&mut self, run: RunId) {
-        self.ended.insert(run);
+    pub(super) fn ended(&mut self, run: RunId, windows: &Windows) {
+        if self.left.contains(&run) || windows.has(&run) {
+            self.ended.insert(run);
+        }
+    }
+
+    /// The windows of these runs were forgotten.
+    pub(super) fn forgotten(&mut self, runs: Vec<RunId>) {
+        self.left.extend(runs);
     }
 
     /// Rows at which this stream is sealed: at least `rows`, and up to a third more, each another number, so that streams
@@ -116,6 +126,7 @@ impl Actor {
             });
             if finished {
                 self.unsealed.ended.remove(&run);
+                self.unsealed.left.remove(&run);
                 self.shared.windows.remove(&run);
             }
         }

@@ -396,7 +396,7 @@ proptest! {
     #[test]
     fn what_was_reported_reads_back_whatever_is_sealed_and_whenever(
         sequence in prop::collection::vec(ops(), 1..25),
-        seal_rows in prop::sample::select(vec![1usize, 10, 300, 3072]),
+        seal_rows in prop::sample::select(vec![1usize, 10, 300, 6144]),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Points of a chunk at the most; one with less than half is small.
-pub(super) const CHUNK: usize = 4096;
+pub(super) const CHUNK: usize = 8192;
 /// So many small chunks at the end of a series become one: what is written anew stays in proportion.
 const SMALL: u32 = 16;
 

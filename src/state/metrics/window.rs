@@ -284,10 +284,10 @@ impl Windows {
         }
     }
 
-    /// Forgets everything; it is read from the store when it is needed.
-    pub(crate) fn clear(&self) {
-        self.runs.write().clear();
+    /// Forgets everything; it is read from the store when it is needed. Returns which runs had windows.
+    pub(crate) fn clear(&self) -> Vec<RunId> {
         self.bytes.store(0, Ordering::Relaxed);
+        self.runs.write().drain().map(|(run, _)| run).collect()
     }
 
     pub(in crate::state) fn update<T>(
