@@ -134,7 +134,7 @@ async fn metrics_of_an_earlier_version_become_chunks_and_read_the_same() {
     }
     let mut connection = connect(&data_dir.database()).await;
     assert_eq!(number(&mut connection, "select count(*) from metric_points").await, 0);
-    assert_eq!(number(&mut connection, "select count(*) from metric_chunks").await, 4);
+    assert_eq!(number(&mut connection, "select count(*) from metric_chunks").await, 2);
 }
 
 #[tokio::test]
