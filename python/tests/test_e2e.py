@@ -114,7 +114,8 @@ for step in range(start, 6):
         )
     if step == 3 and context.attempt == 0 and context.rank == 0:
         deadline = time.monotonic() + 60  # The other rank may be slower, and dies with this one.
-        while not any(c.step >= 2 for c in trainhead.get_all_reported_checkpoints("committed", 0.05)):
+        kept = trainhead.get_all_reported_checkpoints
+        while not any(c.step >= 2 for c in kept("committed", timeout_s=0.05)):
             assert time.monotonic() < deadline
         sys.exit(9)
 if context.rank == 0:

@@ -171,6 +171,9 @@ mod tests {
         };
         // A pid that no process has, and one that lives.
         let (dead, ours) = (u32::MAX, std::process::id());
+        // A place of its own: agents of other tests look for stale groups as well.
+        let parent = parent.join(format!("test-{ours}"));
+        fs::create_dir(&parent).unwrap();
         let start = Process::read(ours).unwrap().start_time_ticks;
         let group = |pid: u32| {
             let path = parent.join(format!("{PREFIX}{}-{pid}-{start}", pid_namespace().unwrap()));
@@ -192,6 +195,7 @@ mod tests {
             live.remove();
             assert!(Instant::now() < deadline);
         }
+        fs::remove_dir(&parent).unwrap();
     }
 
     #[test]
