@@ -13,7 +13,7 @@ use tracing::warn;
 use super::{
     extract::{ApiJson, ApiPath, ApiQuery},
     formats::{self, Format},
-    problem::{AnyProblem, Problem},
+    problem::{AnyProblem, BodyProblem, Problem},
     router::Head,
     series_params::{CompareBody, SeriesParams},
 };
@@ -64,7 +64,7 @@ pub(super) async fn show_series(
     responses((status = 200, content(
         (RunSeries = "application/x-ndjson"),
         (Vec<u8> = "application/octet-stream"),
-    )), AnyProblem))]
+    )), AnyProblem, BodyProblem))]
 pub(super) async fn query_metrics(
     State(head): State<Head>,
     headers: HeaderMap,

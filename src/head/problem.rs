@@ -57,6 +57,18 @@ pub(super) enum AnyProblem {
     Unavailable(#[to_schema] Problem),
 }
 
+/// The further problems of a route which takes a body and writes nothing.
+#[derive(IntoResponses)]
+#[expect(dead_code, reason = "read by the OpenAPI document only")]
+pub(super) enum BodyProblem {
+    /// The body is over its limit.
+    #[response(status = 413, content_type = "application/problem+json")]
+    TooLarge(#[to_schema] Problem),
+    /// The body is not JSON.
+    #[response(status = 415, content_type = "application/problem+json")]
+    NotJson(#[to_schema] Problem),
+}
+
 /// The further problems that a route which writes may answer with.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "read by the OpenAPI document only")]
