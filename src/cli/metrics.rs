@@ -116,7 +116,8 @@ async fn show(global: &Global, run: &str, keys: &[String], which: &WhichSeries) 
         let mut query: Vec<_> = keys.iter().map(|key| ("key", key.clone())).collect();
         query.push(("attempt", which.attempt.clone()));
         query.push(("rank", which.rank.clone()));
-        query.push(("mode", "mean".to_owned()));
+        // Its first and last points are the series'.
+        query.push(("mode", "lttb".to_owned()));
         query.push(("max_points", WIDTH.to_string()));
         let answer: SeriesAnswer = http.get(&format!("{}/series", path(&run)), &query).await?;
         Ok((text(&run, "name"), answer))
