@@ -11,7 +11,7 @@ use crate::{model::track::Track, store::StoreError};
 
 const FORM: u8 = 1;
 const TABLE: &str = "metric_chunks";
-/// The level at which more time brings next to nothing (measured on metrics: ../shared research, `2c`).
+/// The level from which on more time brings next to nothing.
 const LEVEL: usize = 4;
 
 /// # Errors
