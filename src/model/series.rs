@@ -109,6 +109,15 @@ pub struct SeriesRequest {
     pub since: Option<i64>,
 }
 
+impl SeriesRequest {
+    /// Buckets of which no more points come than are asked for: a mean is one point, a least and a greatest value two.
+    #[must_use]
+    pub fn buckets(&self) -> usize {
+        let buckets = if self.mode == Mode::Mean { self.max_points } else { self.max_points / 2 };
+        buckets.max(2)
+    }
+}
+
 /// One series, as columns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Series {

@@ -23,7 +23,7 @@ use crate::{
     model::{
         Refusal,
         buckets::Grid,
-        series::{CompareRequest, Mode, Overview, Series, SeriesAnswer, SeriesRequest},
+        series::{CompareRequest, Overview, Series, SeriesAnswer, SeriesRequest},
     },
 };
 
@@ -76,8 +76,7 @@ impl StateHandle {
                 (a, b) => a.or(b),
             };
         }
-        let buckets = if request.mode == Mode::Mean { request.max_points } else { request.max_points / 2 };
-        let grid = whole.map(|(first, last)| Grid::over(first, last, buckets.max(2)));
+        let grid = whole.map(|(first, last)| Grid::over(first, last, request.buckets()));
         Ok(Comparison { state: self.clone(), runs: runs.into(), request, grid })
     }
 

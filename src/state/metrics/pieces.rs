@@ -162,11 +162,7 @@ impl Assembly {
     /// The grid by which this series alone is thinned out.
     pub(super) fn grid(&self, request: &SeriesRequest) -> Option<Grid> {
         let (first, last) = self.extent(request.axis)?;
-        let buckets = match request.mode {
-            Mode::Mean => request.max_points,
-            Mode::Minmax | Mode::Lttb | Mode::Raw => request.max_points / 2,
-        };
-        Some(Grid::over(first, last, buckets.max(2)))
+        Some(Grid::over(first, last, request.buckets()))
     }
 
     /// The chunks whose points are needed besides, to answer by this grid.
