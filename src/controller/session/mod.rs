@@ -210,10 +210,11 @@ impl Session {
     }
 
     pub(super) fn request_stop(&self) {
-        self.stop.store(true, Ordering::Release);
+        // First, as nothing is taken any more from one who was told to stop.
         if let Some(driven) = &self.driven {
             driven.stop();
         }
+        self.stop.store(true, Ordering::Release);
     }
 
     /// The next result of the function; none when it has ended and every result was given, and only then its error. The
