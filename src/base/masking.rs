@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, sync::LazyLock};
 
-use regex::{Captures, Regex};
+use regex::{Captures, Regex, RegexSet};
 use serde_json::{Map, Value};
 
 /// What stands in place of a secret.
@@ -28,8 +28,6 @@ const WORDS: [&str; 16] = [
     "authtoken",
     "authorization",
 ];
-/// Each key of a secret has one of these in it, so that most keys need not be taken apart.
-const PARTS: [&str; 7] = ["pass", "pwd", "secret", "credential", "key", "token", "authorization"];
 /// Ends of words written without a gap: `PGPASSWORD`.
 const ENDINGS: [&str; 3] = ["password", "passwd", "apikey"];
 /// A word before `key` that makes it one to a lock; `key` alone is any dictionary's.
@@ -72,7 +70,7 @@ pub fn mask_document(document: &mut Map<String, Value>) {
 #[must_use]
 pub fn mask_arguments(arguments: &[String]) -> Vec<String> {
     let mut masker = Arguments::default();
-    arguments.iter().map(|argument| masker.mask(argument)).collect()
+    arguments.iter().map(|argument| masker.mask(argument).into_owned()).collect()
 }
 
 /// Masks what looks like a secret in free text.
@@ -89,7 +87,7 @@ pub fn mask_text(text: &str) -> Cow<'_, str> {
         }
     }
     // Masking twice is the same as once: of this, too.
-    Cow::Borrowed(MASK)
+    Cow::Owned(MASK.into())
 }
 
 /// Whether a text is so plain and short that nothing can be found in it: most are, and this costs a hundredth of a look.
@@ -124,7 +122,11 @@ fn mask_value(value: &mut Value) {
             let mut masker = Arguments::default();
             for item in items {
                 match item {
-                    Value::String(text) => *text = masker.mask(text),
+                    Value::String(text) => {
+                        if let Cow::Owned(masked) = masker.mask(text) {
+                            *text = masked;
+                        }
+                    }
                     other => {
                         masker = Arguments::default();
                         mask_value(other);
@@ -144,17 +146,21 @@ struct Arguments {
 }
 
 impl Arguments {
-    fn mask(&mut self, argument: &str) -> String {
+    fn mask<'a>(&mut self, argument: &'a str) -> Cow<'a, str> {
         let expected = self.next_is.take();
         // After a flag that takes no value comes another flag.
         if let Some(kind) = expected
             && !argument.starts_with("--")
         {
-            return if is_harmless(argument, kind) { argument.to_owned() } else { MASK.to_owned() };
+            return if is_harmless(argument, kind) {
+                Cow::Borrowed(argument)
+            } else {
+                Cow::Owned(MASK.into())
+            };
         }
         if argument.starts_with('-') && is_key(argument) {
             self.next_is = kind_of(argument);
-            return argument.to_owned();
+            return Cow::Borrowed(argument);
         }
         // `--env=NAME=VALUE` has its key behind the first sign.
         let mut begin = 0;
@@ -164,11 +170,11 @@ impl Arguments {
                 break;
             }
             if kind_of(key).is_some_and(|kind| !is_harmless(value, kind)) {
-                return format!("{}={MASK}", &argument[..equals]);
+                return Cow::Owned(format!("{}={MASK}", &argument[..equals]));
             }
             begin = equals + 1;
         }
-        mask_text(argument).into_owned()
+        mask_text(argument)
     }
 }
 
@@ -187,11 +193,8 @@ fn is_harmless(value: &str, kind: Kind) -> bool {
 
 /// What the words of a key say.
 fn kind_of(key: &str) -> Option<Kind> {
-    if key.is_ascii() {
-        let plain = key.to_ascii_lowercase();
-        if !PARTS.iter().any(|part| plain.contains(part)) {
-            return None;
-        }
+    if key.is_ascii() && !PARTS.is_match(key) {
+        return None;
     }
     let words = words(key);
     let word = |w: &String| WORDS.contains(&w.as_str()) || ENDINGS.iter().any(|end| w.ends_with(end));
@@ -230,6 +233,9 @@ fn words(key: &str) -> Vec<String> {
 
 /// Text with what was found masked; none if nothing was.
 fn mask_once(text: &str) -> Option<String> {
+    if !ANY.is_match(text) {
+        return None;
+    }
     let mut masked = Cow::Borrowed(text);
     for (form, replacement) in FORMS.iter() {
         if let Cow::Owned(next) = form.replace_all(&masked, *replacement) {
@@ -295,6 +301,17 @@ static PAIRS: LazyLock<[Regex; 3]> = LazyLock::new(|| {
     ]
 });
 
+/// Whether one of all these is in a text: one look in place of eight, and most texts have none.
+#[expect(clippy::expect_used, reason = "each of them was compiled on its own")]
+static ANY: LazyLock<RegexSet> = LazyLock::new(|| {
+    let all = FORMS.iter().map(|(form, _)| form).chain(&*PAIRS);
+    RegexSet::new(all.map(Regex::as_str)).expect("patterns of this file")
+});
+
+/// Each key of a secret has one of these in it, so that most keys need not be taken apart.
+static PARTS: LazyLock<Regex> =
+    LazyLock::new(|| compile("(?i-u)pass|pwd|secret|credential|key|token|authorization"));
+
 #[expect(clippy::expect_used, reason = "the patterns are fixed, and the tests compile them")]
 fn compile(pattern: &str) -> Regex {
     Regex::new(pattern).expect("a pattern of this file")
@@ -315,6 +332,16 @@ mod tests {
 
     fn arguments(line: &[&str]) -> Vec<String> {
         mask_arguments(&line.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn text_that_shows_ever_more_to_be_masked_is_hidden_as_a_whole() {
+        let deep = "password=".repeat(40) + "x";
+        let nested = (0..20).fold("token=hunter2 ".to_owned(), |text, _| format!("--password \"{text}\" "));
+        for text in [deep, nested] {
+            let whole = masked(json!({"a": text, "b": [text]}));
+            assert!(!whole.to_string().contains("hunter2") && !whole.to_string().contains("=x"), "{whole}");
+        }
     }
 
     #[test]
