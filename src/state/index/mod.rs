@@ -69,6 +69,12 @@ impl Entry {
     pub(crate) fn is_live(&self) -> bool {
         self.status == RunStatus::Started
     }
+
+    /// The last value of the metric with this number, if it is an ended run's.
+    fn last_value(&self, metric: u32) -> Option<f64> {
+        let at = self.values.binary_search_by_key(&metric, |(number, _)| *number).ok()?;
+        self.values.get(at).map(|(_, value)| *value)
+    }
 }
 
 /// What decides where a run stands. As long as it stays the same, a change of the run is a change of its document.

@@ -72,6 +72,16 @@ fn unknown() -> Invalid {
     Invalid::rule("sort", "sort by start_time, name, duration, status or metric:KEY, each with or without -")
 }
 
+impl Sort {
+    /// The metric that it orders by.
+    pub(super) fn metric(&self) -> Option<&str> {
+        match &self.key {
+            SortKey::Metric(key) => Some(key),
+            SortKey::StartTime | SortKey::Name | SortKey::Duration | SortKey::Status => None,
+        }
+    }
+}
+
 impl std::fmt::Display for Sort {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.direction == Direction::Descending {

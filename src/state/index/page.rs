@@ -115,23 +115,16 @@ impl RunIndex {
         if entry.is_live() {
             return live.last_value(entry.id(), key);
         }
-        let number = self.metric_keys.get(key)?;
-        let at = entry.values.binary_search_by_key(number, |(number, _)| *number).ok()?;
-        entry.values.get(at).map(|(_, value)| *value)
+        entry.last_value(*self.metric_keys.get(key)?)
     }
 
     /// The metrics of a run that have a last value at hand.
     pub(crate) fn keys(&self, entry: &Entry, live: &LiveMap) -> Vec<String> {
         if entry.is_live() {
-            return live
-                .get(entry.id())
-                .map(|l| l.progress.last_values())
-                .unwrap_or_default()
-                .into_iter()
-                .map(|(key, _)| key)
-                .collect();
+            let values = live.get(entry.id()).map(|l| l.progress.last_values()).unwrap_or_default();
+            return values.into_iter().map(|(key, _)| key).collect();
         }
-        let has = |number: &u32| entry.values.binary_search_by_key(number, |(number, _)| *number).is_ok();
+        let has = |number: &u32| entry.last_value(*number).is_some();
         self.metric_keys.iter().filter(|(_, number)| has(number)).map(|(key, _)| key.to_string()).collect()
     }
 
@@ -280,34 +273,41 @@ impl RunIndex {
     fn order(&self, slots: Vec<Slot>, query: &ListQuery, live: &LiveMap, n: usize) -> Vec<Placed<'_>> {
         let sort = &query.sort;
         let compare = |a: &Placed<'_>, b: &Placed<'_>| sort.compare((&a.0, a.1), (&b.0, b.1));
+        let is_after = |(value, start, _): &Placed<'_>| {
+            let token = query.page_token.as_ref();
+            token.is_none_or(|t| sort.compare((value, start), (&t.value, &t.start)) == Ordering::Greater)
+        };
+        let metric = sort.metric().and_then(|key| self.metric_keys.get(key)).copied();
         let placed = slots.into_iter().filter_map(|slot| {
             let row = self.row(slot)?;
-            Some((self.sort_value(row, sort, live), &row.start, slot))
+            Some((self.sort_value(row, sort, metric, live), &row.start, slot))
         });
-        let mut placed: Vec<Placed<'_>> = match &query.page_token {
-            None => placed.collect(),
-            Some(token) => placed
-                .filter(|(value, start, _)| {
-                    sort.compare((value, start), (&token.value, &token.start)) == Ordering::Greater
-                })
-                .collect(),
-        };
-        if placed.len() > n {
-            placed.select_nth_unstable_by(n, compare);
-            placed.truncate(n);
+        // Of many runs only some more than are wanted are at hand at any time.
+        let mut first: Vec<Placed<'_>> = Vec::with_capacity(4 * n);
+        for run in placed.filter(is_after) {
+            if first.len() == 4 * n {
+                first.select_nth_unstable_by(n, compare);
+                first.truncate(n);
+            }
+            first.push(run);
         }
-        placed.sort_unstable_by(compare);
-        placed
+        first.sort_unstable_by(compare);
+        first.truncate(n);
+        first
     }
 
-    fn sort_value(&self, row: &Row, sort: &Sort, live: &LiveMap) -> Option<Value> {
+    /// What a run is ordered by; `metric` is the number of the metric, if any ended run has it.
+    fn sort_value(&self, row: &Row, sort: &Sort, metric: Option<u32>, live: &LiveMap) -> Option<Value> {
         let Keys { status, name, duration_ms, groups: _, trashed: _ } = &row.keys;
         match &sort.key {
             SortKey::StartTime => Some(Value::Start),
             SortKey::Name => Some(Value::Name(name.clone())),
             SortKey::Duration => duration_ms.map(Value::Duration),
             SortKey::Status => Some(Value::of_status(*status)),
-            SortKey::Metric(key) => self.value(&row.entry, key, live).and_then(Value::of_metric),
+            SortKey::Metric(key) if row.entry.is_live() => {
+                live.last_value(row.entry.id(), key).and_then(Value::of_metric)
+            }
+            SortKey::Metric(_) => metric.and_then(|n| row.entry.last_value(n)).and_then(Value::of_metric),
         }
     }
 }
