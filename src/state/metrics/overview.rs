@@ -21,53 +21,61 @@ use crate::{
     store::metrics::Stream,
 };
 
-/// The digests of a run's series by key, then by rank and attempt.
-type Digests = BTreeMap<Arc<str>, BTreeMap<(u32, u32), Digest>>;
+/// A key of a run, and the digests of its series, each with its rank and attempt, in their order.
+type Digests = (Arc<str>, Vec<((u32, u32), Digest)>);
 
 pub(super) async fn overview(shared: &Shared, run: &RunId) -> Result<Overview, StateError> {
     let mut streams = Streams::of(shared, run, |_, _| true).await?;
-    let names: HashMap<i64, Arc<str>> = streams.snapshot.keys(run).await?.into_iter().collect();
+    let (ids, mut digests): (Vec<i64>, Vec<Digests>) = {
+        let keys = streams.snapshot.keys(run).await?.into_iter();
+        keys.map(|(id, key)| (id, (key, Vec::new()))).unzip()
+    };
+    let places: HashMap<i64, usize> = ids.into_iter().zip(0..).collect();
     let sealed = streams.snapshot.summaries(run).await?;
     let cursor = streams.cursor(&sealed.iter().map(|(stream, _)| *stream).collect::<Vec<_>>());
-    let mut digests = Digests::new();
     let mut unsure = Vec::new();
     for (stream, series) in sealed {
         let window = streams.window(&stream);
         let mut open = window.map(|w| w.open_after(stream.sealed_through)).unwrap_or_default();
         let at = (stream.rank, stream.attempt);
         for sealed in series {
-            let Some(key) = names.get(&sealed.key_id) else { continue };
+            let Some(place) = places.get(&sealed.key_id).copied() else { continue };
+            let Some((key, of)) = digests.get_mut(place) else { continue };
             let digest = match Arc::make_mut(&mut open).remove(key) {
                 None => sealed.digest,
                 Some(Open { digest, ascends }) if ascends && digest.first.step > sealed.digest.last.step => {
                     sealed.digest.followed_by(digest)
                 }
                 Some(_) => {
-                    unsure.push((Arc::clone(key), stream));
+                    unsure.push((place, stream));
                     continue;
                 }
             };
-            digests.entry(Arc::clone(key)).or_default().insert(at, digest);
+            of.push((at, digest));
         }
         for (key, open) in &*open {
             let exact = match window {
                 Some(window) if !open.ascends => window.track(key, stream.sealed_through).digest(),
                 _ => Some(open.digest),
             };
-            if let Some(digest) = exact {
-                digests.entry(Arc::clone(key)).or_default().insert(at, digest);
+            // The keys are in order, and what is in memory has been committed before the store was looked at.
+            let place = digests.binary_search_by(|(known, _)| known.cmp(key));
+            if let (Ok(place), Some(digest)) = (place, exact)
+                && let Some((_, of)) = digests.get_mut(place)
+            {
+                of.push((at, digest));
             }
         }
     }
     drop(streams);
-    for (key, stream) in unsure {
-        let track = track(shared, run, &key, &stream, Span::ALL, usize::MAX).await?;
-        if let Some(digest) = track.digest() {
-            digests.entry(key).or_default().insert((stream.rank, stream.attempt), digest);
-        }
+    for (place, stream) in unsure {
+        let Some((key, of)) = digests.get_mut(place) else { continue };
+        let track = track(shared, run, key, &stream, Span::ALL, usize::MAX).await?;
+        of.extend(track.digest().map(|digest| ((stream.rank, stream.attempt), digest)));
     }
+    digests.iter_mut().for_each(|(_, of)| of.sort_unstable_by_key(|(at, _)| *at));
     let lost = lost(shared, run, &digests).await?;
-    let metrics = digests.into_iter().filter_map(|(key, of)| summary(&key, &of)).collect();
+    let metrics = digests.iter().filter_map(|(key, of)| summary(key, of)).collect();
     Ok(Overview { metrics, lost, cursor })
 }
 
@@ -97,10 +105,10 @@ async fn track(
     Ok(tracks.reduce(Track::overlaid).unwrap_or_default())
 }
 
-fn summary(key: &str, of: &BTreeMap<(u32, u32), Digest>) -> Option<MetricSummary> {
-    let (lowest, _) = of.keys().next()?;
+fn summary(key: &str, of: &[((u32, u32), Digest)]) -> Option<MetricSummary> {
+    let ((lowest, _), _) = of.first()?;
     let (_, newest) = of.iter().take_while(|((rank, _), _)| rank == lowest).last()?;
-    let all = of.values().copied().reduce(|a, b| {
+    let all = of.iter().map(|(_, digest)| *digest).reduce(|a, b| {
         let first = if a.first.step <= b.first.step { a.first } else { b.first };
         let last = if a.last.step >= b.last.step { a.last } else { b.last };
         Digest { first, last, ..a.followed_by(b) }
@@ -120,8 +128,9 @@ fn summary(key: &str, of: &BTreeMap<(u32, u32), Digest>) -> Option<MetricSummary
 
 /// What restarts threw away: of each attempt the steps from which on a newer one did them again, by the key that it
 /// reported most often and the newer ones report as well.
-async fn lost(shared: &Shared, run: &RunId, digests: &Digests) -> Result<Lost, StateError> {
-    let Some(rank) = digests.values().filter_map(|of| of.keys().next()).map(|(rank, _)| *rank).min() else {
+async fn lost(shared: &Shared, run: &RunId, digests: &[Digests]) -> Result<Lost, StateError> {
+    let first = digests.iter().filter_map(|(_, of)| of.first());
+    let Some(rank) = first.map(|((rank, _), _)| *rank).min() else {
         return Ok(Lost::default());
     };
     let mut chosen: BTreeMap<u32, (u64, &Arc<str>, Digest, i64)> = BTreeMap::new();
