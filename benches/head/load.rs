@@ -9,13 +9,16 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     task::JoinSet,
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 use crate::points::Reports;
 
 /// An answer that takes longer is none.
 const ANSWER: Duration = Duration::from_secs(20);
+/// How long a store that is made waits for a head that has too much to do, and after how long it asks again.
+const PATIENCE: Duration = Duration::from_secs(60);
+const AGAIN: Duration = Duration::from_millis(50);
 /// Requests of one client in one window at the most.
 const REQUESTS: usize = 1_000_000;
 
@@ -162,7 +165,14 @@ impl Connection {
     /// The good answer to a request.
     pub(crate) async fn answer(&mut self, request: &[u8]) -> anyhow::Result<Answer> {
         let mut body = Vec::new();
-        let status = timeout(ANSWER, self.exchange(request, |piece| body.extend_from_slice(piece))).await??;
+        let (begun, mut status) = (Instant::now(), 503);
+        // A head that is asked for more than it can do says so, and that one is to come again.
+        while status == 503 && begun.elapsed() < PATIENCE {
+            if !std::mem::take(&mut body).is_empty() {
+                sleep(AGAIN).await;
+            }
+            status = timeout(ANSWER, self.exchange(request, |piece| body.extend_from_slice(piece))).await??;
+        }
         if !(200..300).contains(&status) {
             let line = String::from_utf8_lossy(request).lines().next().unwrap_or_default().to_owned();
             bail!("{line} gave {status}: {}", String::from_utf8_lossy(&body));
