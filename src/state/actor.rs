@@ -17,7 +17,9 @@ use super::{
     StateError,
     command::Command,
     data_dir::DataDirLock,
+    folding::FoldSignals,
     group::{Around, Group},
+    reconcile::contact_of,
     shared::{SWEEP, Shared},
     unsealed::Unsealed,
     working_set::WorkingSet,
@@ -51,6 +53,7 @@ pub(super) struct Actor {
     /// have been broken off at it.
     free_pages: Option<u64>,
     pub(super) unsealed: Unsealed,
+    fold: Arc<FoldSignals>,
     _lock: DataDirLock,
 }
 
@@ -62,6 +65,7 @@ impl Actor {
         mailbox: mpsc::Receiver<Command>,
         lock: DataDirLock,
         unsealed: Unsealed,
+        fold: Arc<FoldSignals>,
     ) -> Self {
         let actor = Self {
             writer,
@@ -72,6 +76,7 @@ impl Actor {
             ticks: HashMap::new(),
             free_pages: Some(u64::MAX),
             unsealed,
+            fold,
             _lock: lock,
         };
         actor.publish_next_due();
@@ -121,7 +126,7 @@ impl Actor {
         while self.mailbox.recv_many(&mut commands, GROUP).await > 0 {
             self.group(&mut commands, Look::IfAsked).await;
         }
-        self.write_down_progress().await;
+        self.write_down_live().await;
         self.shared.reader.close().await;
         if let Err(e) = self.writer.close().await {
             error!(
@@ -190,8 +195,14 @@ impl Actor {
     }
 
     async fn commit(&mut self, batch: store::Batch) -> Result<(), StateError> {
+        if self.fold.take_nearly()
+            && let Err(e) = self.writer.fold().await
+        {
+            warn!("the log of the database could not be folded: {}", chain(&e));
+        }
         let begun = Instant::now();
         let result = self.writer.commit(batch).await.map_err(StateError::from);
+        self.fold.committed();
         let counters = &self.shared.counters;
         counters.commits.add(1);
         counters.commit_us.add(u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX));
@@ -204,7 +215,7 @@ impl Actor {
             let key = self.set.key.clone();
             self.set = WorkingSet::load(&mut self.writer, key, &self.shared).await?;
             // Of a commit that failed nobody knows whether it is there.
-            self.unsealed.forgotten(self.shared.windows.clear());
+            self.shared.windows.begin(self.writer.unsealed_batches().await?);
             self.stale = false;
         }
         for command in commands {
@@ -228,11 +239,10 @@ impl Actor {
 
     /// Has the window of a run in memory.
     pub(super) async fn ensure_window(&mut self, run: &RunId) -> Result<(), StateError> {
-        if self.shared.windows.has(run) {
-            return Ok(());
+        if self.shared.windows.get(run).is_none() {
+            self.set.ensure_metrics(run, &mut self.writer, &self.shared.windows).await?;
+            self.set.evict([run.clone()]);
         }
-        self.set.ensure_metrics(run, &mut self.writer, &self.shared.windows).await?;
-        self.set.evict([run.clone()]);
         Ok(())
     }
 
@@ -266,17 +276,19 @@ impl Actor {
         };
     }
 
-    async fn write_down_progress(&mut self) {
+    /// What is in memory only while a run lives: how far it is, and its last contact.
+    async fn write_down_live(&mut self) {
         let mut batch = store::Batch::default();
-        for id in self.set.records.keys() {
+        for (id, record) in &self.set.records {
             if let Some(facts) = self.shared.live.get(id) {
                 batch.progress(id, &facts.progress);
+                batch.contact(&contact_of(id, &record.controller));
             }
         }
         if !batch.is_empty()
             && let Err(e) = self.writer.commit(batch).await
         {
-            warn!("progress was not written down: {}", chain(&e));
+            warn!("progress and last contacts were not written down: {}", chain(&e));
         }
     }
 

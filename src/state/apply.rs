@@ -57,7 +57,7 @@ impl WorkingSet {
                 group.answer_listed(reply, run, result.map_err(Into::into), |ack| ack);
             }
             Command::Purge { runs, reply } => {
-                let purged = runs.into_iter().filter(|run| self.purge(run, group)).collect();
+                let purged = runs.into_iter().filter(|run| self.purge(run, group, around)).collect();
                 group.answer(reply, Ok(purged));
             }
             Command::Contact { run, token, reply } => {
@@ -199,14 +199,14 @@ impl WorkingSet {
 
     /// Deletes a run that is in the trash. One that changed in this very group waits for another time, so that nothing
     /// of it is written after its end.
-    fn purge(&mut self, id: &RunId, group: &mut Group) -> bool {
+    fn purge(&mut self, id: &RunId, group: &mut Group, around: Around<'_>) -> bool {
         let trashed = self.records.get(id).is_some_and(|record| record.run.trashed_at.is_some());
         let purged = trashed && !group.touched.contains_key(id);
         if purged {
             self.records.remove(id);
             self.metrics.remove(id);
             self.rested.remove(id);
-            group.batch.purge(id);
+            group.batch.purge(id, &around.windows.unsealed(id));
             group.purged.push(id.clone());
         }
         purged

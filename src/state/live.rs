@@ -19,6 +19,8 @@ use crate::{
 pub(crate) struct LiveFacts {
     pub(crate) progress: Progress,
     pub(crate) last_contact: Timestamp,
+    /// The last contact that was written down.
+    pub(crate) kept_contact: Timestamp,
     pub(crate) clock_skew_ms: Option<i64>,
     /// End of the lease on the monotonic clock.
     pub(crate) lease_deadline: Duration,

@@ -17,6 +17,7 @@ pub mod data_dir;
 mod doctor;
 mod error;
 mod files;
+mod folding;
 mod group;
 mod handle;
 mod http;

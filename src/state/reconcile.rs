@@ -9,9 +9,13 @@ use super::{
 };
 use crate::{
     base::{RunId, Timestamp},
-    model::{ControllerState, RunRecord, end_transitions::Conclusion, progress::Progress},
+    model::{ControllerState, end_transitions::Conclusion, progress::Progress, run::Controller},
     store::Contact,
 };
+
+/// A contact is written down if the last one that was is so old. The store is asked for it only after a crash of the head,
+/// and all leases start anew then: what is lost is a second of a dead run's time of end.
+const CONTACT_KEPT: Duration = Duration::from_secs(1);
 
 impl WorkingSet {
     /// Concludes what is known to be dead: controllers whose process ended, whose lease ended, or who never confirmed a
@@ -77,24 +81,25 @@ impl WorkingSet {
             let progress = self.rested.remove(id).unwrap_or_default();
             self.bring_to_life(&record, progress, around.live, around.processes, around.monotonic);
         }
-        let (ttl, controller) =
-            (record_lease(self.records.get(id)), self.records.get(id).map(|r| &r.controller));
-        let (Some(ttl), Some(controller)) = (ttl, controller) else { return };
-        // The last words of a process that is gone vouch for nobody.
-        let gone = around.live.get(id).is_some_and(|facts| facts.sight == Sight::Gone);
-        let ttl = if gone { Duration::ZERO } else { ttl };
-        group.batch.contact(&Contact {
-            run_id: id.clone(),
-            epoch: controller.epoch,
-            at: around.now,
-            clock_skew_ms: controller.clock_skew_ms,
-        });
-        self.leases.renew(id, ttl, around.monotonic);
-        around.live.update(id, |facts| {
+        let Some(record) = self.records.get(id).filter(|r| !r.run.phase.is_terminal()) else { return };
+        let (controller, ttl) = (&record.controller, record.controller.lease_ttl);
+        let alive = around.live.update(id, |facts| {
+            // The last words of a process that is gone vouch for nobody.
+            let ttl = if facts.sight == Sight::Gone { Duration::ZERO } else { ttl };
             facts.last_contact = around.now;
             facts.clock_skew_ms = controller.clock_skew_ms;
             facts.lease_deadline = around.monotonic.saturating_add(ttl);
+            let keep = around.now.since(facts.kept_contact) >= CONTACT_KEPT;
+            if keep {
+                facts.kept_contact = around.now;
+            }
+            (ttl, keep)
         });
+        let (ttl, keep) = alive.unwrap_or((ttl, true));
+        if keep {
+            group.batch.contact(&contact_of(id, controller));
+        }
+        self.leases.renew(id, ttl, around.monotonic);
     }
 
     /// An ended run is watched no more and wants nothing, and its progress is written down.
@@ -115,6 +120,12 @@ impl WorkingSet {
 }
 
 /// The lease of a run that lives.
-fn record_lease(record: Option<&RunRecord>) -> Option<Duration> {
-    record.filter(|r| !r.run.phase.is_terminal()).map(|r| r.controller.lease_ttl)
+/// The last contact, to be written down.
+pub(super) fn contact_of(id: &RunId, controller: &Controller) -> Contact {
+    Contact {
+        run_id: id.clone(),
+        epoch: controller.epoch,
+        at: controller.last_contact,
+        clock_skew_ms: controller.clock_skew_ms,
+    }
 }

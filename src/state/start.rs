@@ -19,6 +19,7 @@ use super::{
     blocking::blocking,
     counters::Counters,
     data_dir::{DataDir, DataDirLock},
+    folding::{self, FoldSignals},
     hub::Hub,
     index::RunIndex,
     live::LiveMap,
@@ -34,7 +35,7 @@ use super::{
 use crate::{
     base::{Clock, SystemClock, Tasks, number, secret::SigningKey},
     model::ledger::{Ledger, NodeOffer},
-    store::{self, ListedRun, Writer},
+    store::{self, Folder, ListedRun, Writer},
 };
 
 /// The shape of the runs' documents; count it up when `TrainRun` changes, and they are made anew at the next start.
@@ -84,6 +85,7 @@ pub async fn start(options: StateOptions) -> Result<(StateHandle, StateTask), St
     let StateOptions { data_dir, lock, clock, node, seal_rows } = options;
     let path: PathBuf = data_dir.database();
     let (mut writer, reader) = store::open(&path).await?;
+    let folder = Folder::connect(&path).await?;
     let io = |e: std::io::Error| StateError::Unavailable(e.to_string());
     let key = match writer.head_value("signing_key").await?.as_deref().and_then(SigningKey::from_hex) {
         Some(key) => key,
@@ -123,7 +125,7 @@ pub async fn start(options: StateOptions) -> Result<(StateHandle, StateTask), St
         clock,
     });
     let set = WorkingSet::load(&mut writer, key, &shared).await?;
-    let tail = writer.runs_with_tail().await?;
+    shared.windows.begin(writer.unsealed_batches().await?);
     let mut index = shared.index.write();
     for record in set.records.values() {
         index.put(ListedRun::of(record, None), record.document());
@@ -132,9 +134,11 @@ pub async fn start(options: StateOptions) -> Result<(StateHandle, StateTask), St
     info!("the store is open: {} live runs", set.records.len());
     let (sender, mailbox) = mpsc::channel(MAILBOX);
     let (sealer, seals) = Sealer::new(Arc::clone(&shared), &sender);
-    let actor =
-        Actor::new(writer, set, Arc::clone(&shared), mailbox, lock, Unsealed::new(seals, seal_rows, tail));
+    let unsealed = Unsealed::new(seals, seal_rows, &shared.windows);
+    let fold = Arc::new(FoldSignals::default());
+    let actor = Actor::new(writer, set, Arc::clone(&shared), mailbox, lock, unsealed, Arc::clone(&fold));
     let tasks = Tasks::new();
+    drop(tasks.spawn(folding::run(folder, fold, tasks.stopping())));
     drop(tasks.spawn(sealer.run(tasks.stopping())));
     drop(tasks.spawn(actor.run(tasks.stopping())));
     Ok((StateHandle::new(sender, shared), StateTask { tasks }))

@@ -30,26 +30,19 @@ pub(super) struct Unsealed {
     rows: usize,
     /// Runs that have ended and are not sealed whole.
     ended: HashSet<RunId>,
-    /// Runs with batches in the store of which there is no window: an earlier head took them, or a commit failed since.
-    left: HashSet<RunId>,
 }
 
 impl Unsealed {
-    pub(super) fn new(sealer: mpsc::Sender<SealRequest>, rows: usize, left: Vec<RunId>) -> Self {
-        let left: HashSet<RunId> = left.into_iter().collect();
-        Self { sealer, rows, ended: left.clone(), left }
+    /// What an earlier head left is looked at by the first sweep.
+    pub(super) fn new(sealer: mpsc::Sender<SealRequest>, rows: usize, windows: &Windows) -> Self {
+        Self { sealer, rows, ended: windows.runs().into_iter().collect() }
     }
 
     /// A run has ended.
     pub(super) fn ended(&mut self, run: RunId, windows: &Windows) {
-        if self.left.contains(&run) || windows.has(&run) {
+        if windows.knows(&run) {
             self.ended.insert(run);
         }
-    }
-
-    /// The windows of these runs were forgotten.
-    pub(super) fn forgotten(&mut self, runs: Vec<RunId>) {
-        self.left.extend(runs);
     }
 
     /// Rows at which this stream is sealed: at least `rows`, and up to a third more, each another number, so that streams
@@ -126,7 +119,6 @@ impl Actor {
             });
             if finished {
                 self.unsealed.ended.remove(&run);
-                self.unsealed.left.remove(&run);
                 self.shared.windows.remove(&run);
             }
         }

@@ -107,6 +107,7 @@ impl WorkingSet {
             LiveFacts {
                 progress,
                 last_contact: controller.last_contact,
+                kept_contact: controller.last_contact,
                 clock_skew_ms: controller.clock_skew_ms,
                 lease_deadline: now.saturating_add(ttl),
                 sight,
@@ -134,13 +135,13 @@ impl WorkingSet {
         writer: &mut Writer,
         windows: &Windows,
     ) -> Result<(), StateError> {
-        if self.metrics.contains_key(run) && windows.has(run) {
+        let window = windows.find(run);
+        if self.metrics.contains_key(run) && window.is_ok() {
             return Ok(());
         }
         let (keys, streams) = (writer.metric_keys(run).await?, writer.metric_streams(run).await?);
-        if !windows.has(run) {
-            let ids: Vec<i64> = streams.iter().map(|s| s.id).collect();
-            let rows = writer.metric_tail(&ids).await?;
+        if let Err(batches) = window {
+            let rows = writer.metric_tail(&batches).await?;
             let names = keys.iter().map(|(key, id)| (*id, Arc::clone(key))).collect();
             windows.put(run, window_of(&streams, rows, &names)?);
         }

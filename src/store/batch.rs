@@ -36,6 +36,7 @@ pub(crate) struct Batch {
     upgraded: Rows,
     nodes: Rows,
     purged: Rows,
+    purged_tail: Rows,
     webhooks: Rows,
     dead_letters: Rows,
 }
@@ -61,6 +62,7 @@ impl Default for Batch {
             upgraded: Rows::of("metric_points"),
             nodes: Rows::of("nodes"),
             purged: Rows::of("runs"),
+            purged_tail: Rows::of("metric_tail"),
             webhooks: Rows::of("webhooks"),
             dead_letters: Rows::of("dead_letters"),
         }
@@ -116,9 +118,9 @@ impl Batch {
 
     /// Chunks in place of a stream's batches.
     pub(crate) fn seal(&mut self, sealing: &Sealing) {
-        let Sealing { stream_id, through, summaries, chunks, replaced } = sealing;
+        let Sealing { stream_id, through, batches, summaries, chunks, replaced } = sealing;
         let summaries = self.seals.long_bytes(summaries);
-        self.seals.push(&(stream_id, through, summaries));
+        self.seals.push(&(stream_id, through, summaries, batches));
         replaced.iter().for_each(|id| self.replaced_chunks.push(id));
         for chunk in chunks {
             let long =
@@ -140,9 +142,11 @@ impl Batch {
         self.nodes.push(&NodeRow { node_id: &offer.node_id, offer, first_seen_ms });
     }
 
-    /// Deletes a run with all that belongs to it, before anything else of this batch is written.
-    pub(crate) fn purge(&mut self, run_id: &RunId) {
+    /// Deletes a run with all that belongs to it, these unsealed batches among it, before anything else of this batch is
+    /// written.
+    pub(crate) fn purge(&mut self, run_id: &RunId, batches: &[i64]) {
         self.purged.push(run_id);
+        batches.iter().for_each(|id| self.purged_tail.push(id));
     }
 
     pub(crate) fn webhook(&mut self, row: &WebhookRow) {
@@ -173,6 +177,7 @@ impl Batch {
             upgraded,
             nodes,
             purged,
+            purged_tail,
             webhooks,
             dead_letters,
         } = self;
@@ -194,6 +199,7 @@ impl Batch {
             && upgraded.is_empty()
             && nodes.is_empty()
             && purged.is_empty()
+            && purged_tail.is_empty()
             && webhooks.is_empty()
             && dead_letters.is_empty()
     }
@@ -225,11 +231,13 @@ impl Writer {
             upgraded,
             nodes,
             purged,
+            purged_tail,
             webhooks: places,
             dead_letters,
         } = batch;
         let mut tx = Transaction::default();
         // First, as the same id may have been registered anew since.
+        tx.add(purged_tail, &[metrics::REMOVE_TAIL])?;
         tx.add(purged, &purge::STATEMENTS)?;
         tx.add(runs, &[runs::WRITE])?;
         tx.add(actors, &[runs::WRITE_ACTORS])?;

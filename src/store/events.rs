@@ -12,7 +12,7 @@ use crate::{
 };
 
 pub(super) const WRITE: &str = "with rows (v) as materialized (select value from jsonb_each($1))
-        insert into events (id, run_id, time_ms, kind, from_state, to_state, by_actor, reason, attempt, rank,
+        insert or rollback into events (id, run_id, time_ms, kind, from_state, to_state, by_actor, reason, attempt, rank,
             evidence)
         select v->>'id', v->>'run_id', v->>'time_ms', v->>'kind', v->>'from', v->>'to',
             v->>'by', v->>'reason', v->>'attempt', v->>'rank', v->>'evidence'

@@ -104,9 +104,10 @@ enum Argument {
 
 impl Transaction {
     /// Adds statements that read rows from `$1` and their long texts from `$long`; nothing if there are none. A statement
-    /// that takes rows apart begins with `with rows (v) as materialized (select value from jsonb_each($1))`: each mention of the table's own column would
-    /// make its value anew, and the binary form is found its way in without being read (measured: together half of the
-    /// cost of a registration).
+    /// that takes rows apart begins with `with rows (v) as materialized (select value from jsonb_each($1))`: each mention of
+    /// the table's own column would make its value anew, and the binary form is found its way in without being read
+    /// (measured: together half of the cost of a registration). What only adds rows is an `insert or rollback`: as no
+    /// statement of a transaction can fail alone, SQLite need not keep how each page was before it.
     pub(super) fn add(&mut self, rows: Rows, statements: &[&'static str]) -> Result<(), StoreError> {
         let Some((text, long)) = rows.finish()? else { return Ok(()) };
         self.arguments.push(Argument::Text(text));

@@ -19,9 +19,9 @@ use sqlx::{
 use super::backup::copy_beside;
 use crate::base::{RunId, number::size};
 
-/// Pages of WAL before SQLite folds it into the database: larger than the default of 1,000, which puts the fold into
-/// every third commit (measured: p99 a third).
-const WAL_PAGES: &str = "8000";
+/// Pages of WAL at which a commit has to fold it into the database. Far beyond the length at which that is done beside the
+/// commits (`state/folding.rs`): for a writer that is alone, or quicker than the disk.
+const WAL_PAGES: &str = "32000";
 const READERS: u32 = 4;
 
 const MIGRATIONS: &[(i64, &str, &str)] = &[
@@ -32,6 +32,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (5, "attempts in full", include_str!("../../migrations/0005_attempts_in_full.sql")),
     (6, "checkpoints", include_str!("../../migrations/0006_checkpoints.sql")),
     (7, "metric chunks", include_str!("../../migrations/0007_metric_chunks.sql")),
+    (8, "tail without index", include_str!("../../migrations/0008_tail_without_index.sql")),
 ];
 
 /// What can go wrong in the store.

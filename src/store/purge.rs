@@ -3,9 +3,7 @@
 use super::{StoreError, Writer};
 
 /// Deletes the rows of the runs whose ids are the JSON array `$1`; a statement a table, runs last.
-pub(super) const STATEMENTS: [&str; 12] = [
-    "delete from metric_tail
-    where stream_id in (select id from metric_streams where run_id in (select value from json_each($1)))",
+pub(super) const STATEMENTS: [&str; 11] = [
     "delete from metric_chunks
     where key_id in (select id from metric_keys where run_id in (select value from json_each($1)))",
     "delete from metric_streams where run_id in (select value from json_each($1))",

@@ -1,4 +1,4 @@
-//! Metrics: how they are kept in memory (`window`) and sealed (`sealer`, `seal`), and how they are read (`read`, `pieces`,
+//! Metrics: how they are kept in memory (`window`, `windows`) and sealed (`sealer`, `seal`), and how they are read (`read`, `pieces`,
 //! `overview`).
 
 mod overview;
@@ -8,13 +8,15 @@ mod seal;
 mod sealer;
 mod upgrade;
 mod window;
+mod windows;
 
 use std::collections::VecDeque;
 
 pub(super) use read::window_of;
 pub(super) use sealer::{SealRequest, Sealer};
 pub(super) use upgrade::upgrade;
-pub(super) use window::{SealState, Windows};
+pub(super) use window::SealState;
+pub(super) use windows::Windows;
 
 use self::read::Reading;
 use super::{StateError, StateHandle};

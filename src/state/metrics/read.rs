@@ -52,15 +52,14 @@ impl Streams {
         run: &RunId,
         wanted: impl Fn(u32, u32) -> bool,
     ) -> Result<Self, StateError> {
-        let window = shared.windows.get(run).map(|w| w.read().part(&wanted));
+        let window = shared.windows.find(run).map(|w| w.read().part(&wanted));
         let mut snapshot = shared.reader.snapshot().await?;
         let mut streams = snapshot.streams(run).await?;
         streams.retain(|s| wanted(s.attempt, s.rank));
         let windows = match window {
-            Some(window) => window.streams,
-            None => {
-                let ids: Vec<i64> = streams.iter().map(|s| s.id).collect();
-                let rows = snapshot.tail(&ids).await?;
+            Ok(window) => window.streams,
+            Err(batches) => {
+                let rows = snapshot.tail(&batches).await?;
                 if rows.is_empty() {
                     BTreeMap::new()
                 } else {
@@ -265,10 +264,13 @@ fn split(parts: Vec<Part>) -> Vec<Part> {
 /// # Errors
 /// When the store cannot be read.
 pub(super) async fn cursor(shared: &Shared, run: &RunId) -> Result<i64, StateError> {
-    if let Some(window) = shared.windows.get(run) {
-        return Ok(window.read().newest);
+    match shared.windows.find(run) {
+        Ok(window) => Ok(window.read().newest),
+        Err(batches) => {
+            let sealed = shared.reader.snapshot().await?.newest_sealed(run).await?;
+            Ok(batches.into_iter().fold(sealed, i64::max))
+        }
     }
-    Ok(shared.reader.snapshot().await?.newest_batch(run).await?)
 }
 
 /// What came after a position; nothing if that is not at hand, or more than is asked for.

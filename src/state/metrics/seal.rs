@@ -162,7 +162,8 @@ impl Seal {
         }
         let (stream_id, through) = (self.stream_id, self.through);
         let replaced = replaced.into_iter().collect();
-        Ok(Sealing { stream_id, through, summaries: summaries::encode(all.iter()), chunks, replaced })
+        let summaries = summaries::encode(all.iter());
+        Ok(Sealing { stream_id, through, summaries, chunks, replaced, ..Sealing::default() })
     }
 }
 

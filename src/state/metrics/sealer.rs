@@ -73,7 +73,7 @@ impl Sealer {
 
     async fn seal(&self, request: &SealRequest) -> Result<(), StateError> {
         let &SealRequest { ref run, stream_id, last } = request;
-        let sealing = self.compress(stream_id, last).await?;
+        let sealing = self.compress(run, stream_id, last).await?;
         let Some(actor) = self.actor.upgrade() else { return Err(StateError::Stopping) };
         let (reply, answer) = oneshot::channel();
         let command = Command::Seal { run: run.clone(), last, sealing: Box::new(sealing), reply };
@@ -82,13 +82,15 @@ impl Sealer {
     }
 
     /// Chunks for all that is in the stream's tail now.
-    async fn compress(&self, stream_id: i64, last: bool) -> Result<Sealing, StateError> {
+    async fn compress(&self, run: &RunId, stream_id: i64, last: bool) -> Result<Sealing, StateError> {
+        let batches = self.shared.windows.update(run, |w| w.by_id(stream_id).map(|s| s.unsealed()));
+        let batches = batches.flatten().unwrap_or_default();
         let mut snapshot = self.shared.reader.snapshot().await?;
         let Some((stream, sealed)) = snapshot.summary(stream_id).await? else {
             // It was deleted.
             return Ok(Sealing { stream_id, ..Sealing::default() });
         };
-        let rows = snapshot.tail(&[stream_id]).await?;
+        let rows = snapshot.tail(&batches).await?;
         let through = rows.last().map_or(stream.sealed_through, |row| row.id);
         let seal = blocking(move || {
             let mut blocks = Vec::with_capacity(rows.len());
@@ -101,6 +103,7 @@ impl Sealer {
         let old = snapshot.chunks(stream_id, &seal.ranges()).await?;
         let digests = snapshot.digests(stream_id, &seal.disordered()).await?;
         drop(snapshot);
-        Ok(blocking(move || seal.finish(old, digests)).await??)
+        let sealing = blocking(move || seal.finish(old, digests)).await??;
+        Ok(Sealing { batches, ..sealing })
     }
 }

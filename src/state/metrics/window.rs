@@ -3,16 +3,10 @@
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
 };
 
-use parking_lot::RwLock;
-
 use crate::{
-    base::RunId,
     model::{
         points::Block,
         track::{Digest, Sample, Track},
@@ -202,6 +196,15 @@ impl StreamWindow {
         self.open_rows
     }
 
+    /// Its batches that are not sealed, oldest first.
+    pub(in crate::state) fn unsealed(&self) -> Vec<i64> {
+        let marks = self.segments.iter().flat_map(|s| &s.marks).map(|(id, _)| *id);
+        let mut ids: Vec<i64> = marks.filter(|id| *id > self.stream.sealed_through).collect();
+        // A batch may stand in several segments, one for each set of keys.
+        ids.dedup();
+        ids
+    }
+
     /// Bytes that its points take.
     pub(in crate::state) fn bytes(&self) -> usize {
         self.bytes
@@ -239,98 +242,8 @@ pub(in crate::state) struct RunWindow {
     pub(in crate::state) complete_after: i64,
 }
 
-/// The windows of all runs that report.
-#[derive(Debug, Default)]
-pub(crate) struct Windows {
-    runs: RwLock<HashMap<RunId, Arc<RwLock<RunWindow>>>>,
-    bytes: AtomicUsize,
-}
-
-impl Windows {
-    pub(in crate::state) fn get(&self, run: &RunId) -> Option<Arc<RwLock<RunWindow>>> {
-        self.runs.read().get(run).cloned()
-    }
-
-    pub(crate) fn has(&self, run: &RunId) -> bool {
-        self.runs.read().contains_key(run)
-    }
-
-    /// Whether a stream of a run is among them.
-    pub(crate) fn has_stream(&self, run: &RunId, stream_id: i64) -> bool {
-        self.get(run).is_some_and(|w| w.read().streams.values().any(|s| s.stream.id == stream_id))
-    }
-
-    /// Id of a run's newest batch.
-    pub(crate) fn newest(&self, run: &RunId) -> Option<i64> {
-        self.get(run).map(|w| w.read().newest)
-    }
-
-    /// Bytes of all of them.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
-    }
-
-    pub(in crate::state) fn put(&self, run: &RunId, window: RunWindow) {
-        self.bytes.fetch_add(window.bytes(), Ordering::Relaxed);
-        let before = self.runs.write().insert(run.clone(), Arc::new(RwLock::new(window)));
-        if let Some(before) = before {
-            self.bytes.fetch_sub(before.read().bytes(), Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn remove(&self, run: &RunId) {
-        if let Some(window) = self.runs.write().remove(run) {
-            self.bytes.fetch_sub(window.read().bytes(), Ordering::Relaxed);
-        }
-    }
-
-    /// Forgets everything; it is read from the store when it is needed. Returns which runs had windows.
-    pub(crate) fn clear(&self) -> Vec<RunId> {
-        self.bytes.store(0, Ordering::Relaxed);
-        self.runs.write().drain().map(|(run, _)| run).collect()
-    }
-
-    pub(in crate::state) fn update<T>(
-        &self,
-        run: &RunId,
-        change: impl FnOnce(&mut RunWindow) -> T,
-    ) -> Option<T> {
-        let window = self.get(run)?;
-        let mut window = window.write();
-        let before = window.bytes();
-        let result = change(&mut window);
-        let after = window.bytes();
-        self.bytes.fetch_add(after.saturating_sub(before), Ordering::Relaxed);
-        self.bytes.fetch_sub(before.saturating_sub(after), Ordering::Relaxed);
-        Some(result)
-    }
-
-    /// Lets go of all that is sealed, and names the streams, largest first, that must be sealed for the windows to take
-    /// no more than so many bytes.
-    pub(in crate::state) fn relieve(&self, most: usize) -> Vec<(RunId, i64)> {
-        let runs: Vec<RunId> = self.runs.read().keys().cloned().collect();
-        let mut all = Vec::new();
-        for run in runs {
-            self.update(&run, |window| {
-                window.trim();
-                let open =
-                    window.streams.values().filter(|s| s.seal != SealState::Waiting && s.open_rows > 0);
-                all.extend(open.map(|s| (s.bytes, run.clone(), s.stream.id)));
-            });
-        }
-        all.sort_unstable_by_key(|(bytes, ..)| std::cmp::Reverse(*bytes));
-        let mut left = self.bytes();
-        let needed = all.into_iter().take_while(|(bytes, ..)| {
-            let needed = left > most;
-            left = left.saturating_sub(*bytes);
-            needed
-        });
-        needed.map(|(_, run, stream)| (run, stream)).collect()
-    }
-}
-
 impl RunWindow {
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.streams.values().map(StreamWindow::bytes).sum()
     }
 
@@ -359,7 +272,7 @@ impl RunWindow {
         self.streams.values_mut().find(|s| s.stream.id == stream_id)
     }
 
-    fn trim(&mut self) {
+    pub(super) fn trim(&mut self) {
         let gone = self.streams.values_mut().filter_map(|s| s.trim(0)).max();
         self.complete_after = self.complete_after.max(gone.unwrap_or(0));
     }

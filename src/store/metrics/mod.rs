@@ -60,6 +60,8 @@ pub(crate) struct Sealing {
     pub(crate) stream_id: i64,
     /// Batches up to here are in the chunks.
     pub(crate) through: i64,
+    /// These batches, which go.
+    pub(crate) batches: Vec<i64>,
     pub(crate) summaries: Vec<u8>,
     pub(crate) chunks: Vec<ChunkRow>,
     /// Ids of chunks that these replace.
@@ -77,7 +79,7 @@ pub(super) const WRITE_STREAMS: &str = "with rows (v) as materialized (select va
         from rows";
 
 pub(super) const WRITE_TAIL: &str = "with rows (v) as materialized (select value from jsonb_each($1))
-        insert into metric_tail (id, stream_id, points)
+        insert or rollback into metric_tail (id, stream_id, points)
         select v->>0, v->>1, substr($long, v->>'$[2][0]', v->>'$[2][1]')
         from rows";
 
@@ -95,15 +97,16 @@ pub(super) const WRITE_SEALS: [&str; 2] = [
     from rows
     where id = v->>0",
     "with rows (v) as materialized (select value from jsonb_each($1))
-    delete from metric_tail
-    where id in (select t.id from rows cross join metric_tail t on t.stream_id = v->>0 and t.id <= v->>1)",
+    delete from metric_tail where id in (select b.value from rows cross join json_each(v->'$[3]') b)",
 ];
+
+pub(super) const REMOVE_TAIL: &str = "delete from metric_tail where id in (select value from json_each($1))";
 
 pub(super) const REMOVE_CHUNKS: &str =
     "delete from metric_chunks where id in (select value from json_each($1))";
 
 pub(super) const WRITE_CHUNKS: &str = "with rows (v) as materialized (select value from jsonb_each($1))
-        insert into metric_chunks (key_id, stream_id, first_step, last_step, digest, rollup, points)
+        insert or rollback into metric_chunks (key_id, stream_id, first_step, last_step, digest, rollup, points)
         select v->>0, v->>1, v->>2, v->>3,
             substr($long, v->>'$[4][0][0]', v->>'$[4][0][1]'),
             substr($long, v->>'$[4][1][0]', v->>'$[4][1][1]'),
@@ -166,12 +169,12 @@ impl Writer {
         view::streams(&mut self.connection, run).await
     }
 
-    /// The batches of these streams that are not sealed yet, oldest first.
+    /// These batches that are not sealed yet, oldest first.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub(crate) async fn metric_tail(&mut self, streams: &[i64]) -> Result<Vec<view::TailRow>, StoreError> {
-        view::tail(&mut self.connection, streams).await
+    pub(crate) async fn metric_tail(&mut self, batches: &[i64]) -> Result<Vec<view::TailRow>, StoreError> {
+        view::tail(&mut self.connection, batches).await
     }
 
     /// Which batches of which writers of a run are in.
@@ -190,19 +193,24 @@ impl Writer {
         rows.iter().map(|row| Ok((word(T, row, "writer")?, json(T, row, "stored")?))).collect()
     }
 
-    /// Runs that have ended and have batches that are not sealed yet.
+    /// The ids of all batches that are not sealed yet, by run. Looks at every one of them.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub(crate) async fn runs_with_tail(&mut self) -> Result<Vec<RunId>, StoreError> {
+    pub(crate) async fn unsealed_batches(&mut self) -> Result<HashMap<RunId, Vec<i64>>, StoreError> {
         let rows = sqlx::query(
-            "select distinct s.run_id
-            from metric_tail t
+            "select s.run_id, t.batches
+            from (select stream_id, json_group_array(id) as batches from metric_tail group by stream_id) t
             join metric_streams s on s.id = t.stream_id",
         )
         .fetch_all(&mut self.connection)
         .await?;
-        rows.iter().map(|row| word("metric_streams", row, "run_id")).collect()
+        let mut of_runs: HashMap<RunId, Vec<i64>> = HashMap::new();
+        for row in &rows {
+            let batches: Vec<i64> = json("metric_tail", row, "batches")?;
+            of_runs.entry(word("metric_streams", row, "run_id")?).or_default().extend(batches);
+        }
+        Ok(of_runs)
     }
 }
 

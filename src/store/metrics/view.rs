@@ -117,18 +117,15 @@ impl Snapshot {
         row.map(|row| Ok((stream(&row)?, sealed(row.try_get("summaries")?)?))).transpose()
     }
 
-    /// The batches of these streams that are not sealed yet, oldest first.
-    pub(crate) async fn tail(&mut self, streams: &[i64]) -> Result<Vec<TailRow>, StoreError> {
-        tail(&mut self.0, streams).await
+    /// Those of these batches that are not sealed yet, oldest first.
+    pub(crate) async fn tail(&mut self, batches: &[i64]) -> Result<Vec<TailRow>, StoreError> {
+        tail(&mut self.0, batches).await
     }
 
-    /// Id of a run's newest batch, sealed or not; 0 if it has none.
-    pub(crate) async fn newest_batch(&mut self, run: &RunId) -> Result<i64, StoreError> {
+    /// Id of a run's newest batch that is sealed; 0 if it has none.
+    pub(crate) async fn newest_sealed(&mut self, run: &RunId) -> Result<i64, StoreError> {
         Ok(sqlx::query_scalar(
-            "select coalesce(max(max(s.sealed_through,
-                coalesce((select max(id) from metric_tail where stream_id = s.id), 0))), 0)
-            from metric_streams s
-            where s.run_id = $1",
+            "select coalesce(max(sealed_through), 0) from metric_streams where run_id = $1",
         )
         .bind(run.to_string())
         .fetch_one(&mut *self.0)
@@ -297,18 +294,18 @@ pub(super) async fn keys(
 
 pub(super) async fn tail(
     connection: &mut SqliteConnection,
-    streams: &[i64],
+    batches: &[i64],
 ) -> Result<Vec<TailRow>, StoreError> {
-    if streams.is_empty() {
+    if batches.is_empty() {
         return Ok(Vec::new());
     }
     let rows = sqlx::query(
         "select t.id, t.stream_id, t.points
-        from json_each($1) s
-        cross join metric_tail t on t.stream_id = s.value
+        from json_each($1) b
+        cross join metric_tail t on t.id = b.value
         order by t.id",
     )
-    .bind(array("metric_tail", streams)?)
+    .bind(array("metric_tail", batches)?)
     .fetch_all(connection)
     .await?;
     let row = |row: &sqlx::sqlite::SqliteRow| {
