@@ -30,7 +30,10 @@ enum Place {
 
 impl Windows {
     pub(in crate::state) fn get(&self, run: &RunId) -> Option<Arc<RwLock<RunWindow>>> {
-        self.find(run).ok()
+        match self.runs.read().get(run) {
+            Some(Place::Memory(window)) => Some(Arc::clone(window)),
+            Some(Place::Store(_)) | None => None,
+        }
     }
 
     /// The window of a run; if it has none, the batches that stand in the store.
