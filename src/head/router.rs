@@ -112,6 +112,8 @@ pub fn router(options: HeadOptions) -> Router {
     let figures = HttpFigures::default();
     let head = Arc::new(Service { state, hosts, base_path, assets, stop, figures });
     let (routes, document) = api().split_for_parts();
+    // Each connection has a copy of the router, and so of what its handlers hold.
+    let document = Arc::new(document);
     routes
         .route("/openapi.json", get(async || Json(document)))
         .merge(docs::pages())

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::StreamExt;
 use serde::Serialize;
 use sqlx::{Row, sqlite::SqliteRow};
 use tokio::sync::mpsc;
@@ -144,7 +144,6 @@ impl Reader {
             sqlx::query_as("select coalesce(min(rowid), 0), coalesce(max(rowid), 0) from runs")
                 .fetch_one(&self.pool)
                 .await?;
-        let mut values = self.last_values().await?;
         // Read in parts by as many threads: a start with many runs waits for little else.
         let size = (last - first) / PARTS + 1;
         let tasks = Tasks::new();
@@ -156,9 +155,7 @@ impl Reader {
         let parts: Vec<_> = (0..PARTS).map(|i| part(first + i * size)).collect();
         drop(sender);
         while let Some(runs) = read.recv().await {
-            for run in runs? {
-                each(ListedRun { values: values.remove(&run.id), ..run });
-            }
+            runs?.into_iter().for_each(&mut each);
         }
         for part in parts {
             part.await.map_err(|e| StoreError::Io(std::io::Error::other(e)))?;
@@ -175,10 +172,11 @@ impl Reader {
     ) {
         let mut rows = sqlx::query(
             "select id, start_time_ms, end_time_ms, run_status, name, job_id, experiment, tags, trashed_at_ms,
-                workers_at
+                workers_at, progress
             from runs
-            where rowid >= $1
-                and rowid < $2
+            left join progress on run_id = id
+            where runs.rowid >= $1
+                and runs.rowid < $2
                 and run_status <> 'STARTED'",
         )
         .bind(from)
@@ -194,17 +192,6 @@ impl Reader {
                 return;
             }
         }
-    }
-
-    /// The last values of metrics of all runs that reported.
-    async fn last_values(&self) -> Result<HashMap<RunId, Vec<(String, f64)>>, StoreError> {
-        let mut values = HashMap::new();
-        let mut rows = sqlx::query("select run_id, progress from progress").fetch(&self.pool);
-        while let Some(row) = rows.try_next().await? {
-            let last: Progress = json("progress", &row, "progress")?;
-            values.insert(word("progress", &row, "run_id")?, last.last_values());
-        }
-        Ok(values)
     }
 
     /// Those of these runs that have ended, as lists show them.
@@ -270,6 +257,7 @@ fn listed(row: &SqliteRow) -> Result<ListedRun, StoreError> {
         // What an earlier version made, of a record that could not be read since.
         return Err(StoreError::Corrupt { table: T, what: format!("the document of run {id}") });
     }
+    let progress: Option<Progress> = json("progress", row, "progress")?;
     Ok(ListedRun {
         id,
         start_time,
@@ -280,6 +268,6 @@ fn listed(row: &SqliteRow) -> Result<ListedRun, StoreError> {
         experiment: row.try_get("experiment")?,
         tags: json(T, row, "tags")?,
         trashed: row.try_get::<Option<i64>, _>("trashed_at_ms")?.is_some(),
-        values: None,
+        values: progress.map(|progress| progress.last_values()),
     })
 }

@@ -26,11 +26,10 @@ type Digests = (Arc<str>, Vec<((u32, u32), Digest)>);
 
 pub(super) async fn overview(shared: &Shared, run: &RunId) -> Result<Overview, StateError> {
     let mut streams = Streams::of(shared, run, |_, _| true).await?;
-    let (ids, mut digests): (Vec<i64>, Vec<Digests>) = {
-        let keys = streams.snapshot.keys(run).await?.into_iter();
-        keys.map(|(id, key)| (id, (key, Vec::new()))).unzip()
-    };
-    let places: HashMap<i64, usize> = ids.into_iter().zip(0..).collect();
+    let keys = streams.snapshot.keys(run).await?;
+    let by_id: HashMap<i64, usize> = keys.iter().map(|(id, _)| *id).zip(0..).collect();
+    let by_name: HashMap<Arc<str>, usize> = keys.iter().map(|(_, key)| Arc::clone(key)).zip(0..).collect();
+    let mut digests: Vec<Digests> = keys.into_iter().map(|(_, key)| (key, Vec::new())).collect();
     let sealed = streams.snapshot.summaries(run).await?;
     let cursor = streams.cursor(&sealed.iter().map(|(stream, _)| *stream).collect::<Vec<_>>());
     let mut unsure = Vec::new();
@@ -39,7 +38,7 @@ pub(super) async fn overview(shared: &Shared, run: &RunId) -> Result<Overview, S
         let mut open = window.map(|w| w.open_after(stream.sealed_through)).unwrap_or_default();
         let at = (stream.rank, stream.attempt);
         for sealed in series {
-            let Some(place) = places.get(&sealed.key_id).copied() else { continue };
+            let Some(place) = by_id.get(&sealed.key_id).copied() else { continue };
             let Some((key, of)) = digests.get_mut(place) else { continue };
             let digest = match Arc::make_mut(&mut open).remove(key) {
                 None => sealed.digest,
@@ -58,12 +57,9 @@ pub(super) async fn overview(shared: &Shared, run: &RunId) -> Result<Overview, S
                 Some(window) if !open.ascends => window.track(key, stream.sealed_through).digest(),
                 _ => Some(open.digest),
             };
-            // The keys are in order, and what is in memory has been committed before the store was looked at.
-            let place = digests.binary_search_by(|(known, _)| known.cmp(key));
-            if let (Ok(place), Some(digest)) = (place, exact)
-                && let Some((_, of)) = digests.get_mut(place)
-            {
-                of.push((at, digest));
+            // Each has its name in the store, which was looked at after what is in memory.
+            if let Some((_, of)) = by_name.get(key).and_then(|place| digests.get_mut(*place)) {
+                of.extend(exact.map(|digest| (at, digest)));
             }
         }
     }
