@@ -19,8 +19,9 @@ use crate::{
     store::{Folder, StoreError},
 };
 
-/// Pages in the log from which on it is folded: 24 MB. Fewer would be written oftener than need be.
-const LONG: i64 = 6_000;
+/// Pages in the log from which on it is folded: 62 MB. While that is done the disk is slower for commits too, and a page
+/// that changes often is written once for all that.
+const LONG: i64 = 15_000;
 /// What a commit may wait for: some milliseconds.
 const LITTLE: i64 = 400;
 /// How often it is tried to get there, as the log grows meanwhile.
