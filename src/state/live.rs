@@ -19,8 +19,8 @@ use crate::{
 pub(crate) struct LiveFacts {
     pub(crate) progress: Progress,
     pub(crate) last_contact: Timestamp,
-    /// The last contact that was written down.
-    pub(crate) kept_contact: Timestamp,
+    /// When a contact was last written down, on the monotonic clock.
+    pub(crate) contact_kept_at: Duration,
     pub(crate) clock_skew_ms: Option<i64>,
     /// End of the lease on the monotonic clock.
     pub(crate) lease_deadline: Duration,

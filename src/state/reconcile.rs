@@ -89,9 +89,9 @@ impl WorkingSet {
             facts.last_contact = around.now;
             facts.clock_skew_ms = controller.clock_skew_ms;
             facts.lease_deadline = around.monotonic.saturating_add(ttl);
-            let keep = around.now.since(facts.kept_contact) >= CONTACT_KEPT;
+            let keep = around.monotonic.saturating_sub(facts.contact_kept_at) >= CONTACT_KEPT;
             if keep {
-                facts.kept_contact = around.now;
+                facts.contact_kept_at = around.monotonic;
             }
             (ttl, keep)
         });
@@ -119,7 +119,6 @@ impl WorkingSet {
     }
 }
 
-/// The lease of a run that lives.
 /// The last contact, to be written down.
 pub(super) fn contact_of(id: &RunId, controller: &Controller) -> Contact {
     Contact {

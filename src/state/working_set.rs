@@ -107,7 +107,7 @@ impl WorkingSet {
             LiveFacts {
                 progress,
                 last_contact: controller.last_contact,
-                kept_contact: controller.last_contact,
+                contact_kept_at: now,
                 clock_skew_ms: controller.clock_skew_ms,
                 lease_deadline: now.saturating_add(ttl),
                 sight,

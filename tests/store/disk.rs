@@ -2,6 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
+    process::Command,
     time::Duration,
 };
 
@@ -17,7 +18,7 @@ use trainhead::{
         series::{AttemptChoice, Axis, Mode, SeriesRequest, Span},
         verbs::RunVerb,
     },
-    state::{DataDir, Include, ListQuery, StateError, StateOptions, start},
+    state::{DataDir, Include, ListQuery, StateError, StateOptions, processes::identify, start},
 };
 
 const VERSION_2: &str = include_str!("../fixtures/store_v2.sql");
@@ -214,6 +215,33 @@ async fn what_deleted_runs_took_is_given_back_to_the_disk() {
     assert!(task.shutdown(Duration::from_secs(10)).await);
     let left = data_dir.database().metadata().unwrap().len();
     assert!(left < 1_000_000, "{left} of {full} are left");
+}
+
+#[tokio::test]
+async fn who_died_with_a_head_is_known_as_dead_by_the_first_answer_of_the_next() {
+    let temp = TempDir::new().unwrap();
+    let data_dir = DataDir::open(temp.path()).unwrap();
+    let begin = async || {
+        let lock = data_dir.try_lock().unwrap().unwrap();
+        start(StateOptions::new(data_dir.clone(), lock)).await.unwrap()
+    };
+    // Several times, as a question that comes a little later finds out in any case.
+    for i in 0..10 {
+        let (state, task) = begin().await;
+        let mut controller = Command::new("sleep").arg("600").spawn().unwrap();
+        let mut body = RegisterRun::by(ActorId::parse("c").unwrap());
+        body.id = Some(RunId::parse(&format!("r{i}")).unwrap());
+        body.controller.process = Some(identify(controller.id()).unwrap());
+        let (registration, _) = state.register(body).await.unwrap();
+        assert!(task.shutdown(Duration::from_secs(10)).await);
+        controller.kill().unwrap();
+        controller.wait().unwrap();
+
+        let (state, task) = begin().await;
+        let shown: Value = serde_json::from_slice(&state.run(&registration.run_id).await.unwrap()).unwrap();
+        assert_eq!(shown["run_status"], "ABORTED");
+        assert!(task.shutdown(Duration::from_secs(10)).await);
+    }
 }
 
 #[tokio::test]

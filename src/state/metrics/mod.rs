@@ -1,5 +1,5 @@
-//! Metrics: how they are kept in memory (`window`, `windows`) and sealed (`sealer`, `seal`), and how they are read (`read`, `pieces`,
-//! `overview`).
+//! Metrics: how they are kept in memory (`window`, `windows`) and sealed (`sealer`, `seal`), and how they are read (`read`,
+//! `pieces`, `overview`).
 
 mod overview;
 mod pieces;
