@@ -335,16 +335,6 @@ mod tests {
     }
 
     #[test]
-    fn text_that_shows_ever_more_to_be_masked_is_hidden_as_a_whole() {
-        let deep = "password=".repeat(40) + "x";
-        let nested = (0..20).fold("token=hunter2 ".to_owned(), |text, _| format!("--password \"{text}\" "));
-        for text in [deep, nested] {
-            let whole = masked(json!({"a": text, "b": [text]}));
-            assert!(!whole.to_string().contains("hunter2") && !whole.to_string().contains("=x"), "{whole}");
-        }
-    }
-
-    #[test]
     fn a_key_is_that_of_a_secret_by_its_words() {
         for key in [
             "password",

@@ -94,7 +94,6 @@ impl Actor {
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut tick_at: Option<Instant> = None;
         let mut commands = Vec::with_capacity(GROUP);
-        self.group(&mut commands, Look::Now).await;
         loop {
             let process_ended = async {
                 match &ended {

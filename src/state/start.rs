@@ -112,8 +112,7 @@ pub async fn start(options: StateOptions) -> Result<(StateHandle, StateTask), St
         webhooks: WebhookBoard::default(),
         newest_event: watch::Sender::new(newest_event),
         next_due_ms: AtomicI64::new(i64::MAX),
-        // Of those who died with an earlier head, whom the actor looks for before anything else.
-        concluding: AtomicBool::new(true),
+        concluding: AtomicBool::new(false),
         last_look_ms: AtomicI64::new(number::millis(clock.monotonic())),
         last_sweep_ms: AtomicI64::new(clock.now().as_ms()),
         failures: AtomicI64::new(0),

@@ -68,7 +68,10 @@ impl WorkingSet {
         }
         for record in writer.live_records().await? {
             let known = writer.progress(&record.run.id).await?;
-            set.bring_to_life(&record, known, live, processes, now);
+            if set.bring_to_life(&record, known, live, processes, now) == Sight::Gone {
+                // It died before this head began: the first question is to find it so, in whichever millisecond.
+                set.leases.renew(&record.run.id, Duration::ZERO, Duration::ZERO);
+            }
             if let Some(attempt) = record.live_attempt() {
                 ledger.set(&record.run.id, &attempt.reservation);
             }
@@ -81,7 +84,7 @@ impl WorkingSet {
         Ok(set)
     }
 
-    /// Starts the lease of a run and the watch over its controller's process.
+    /// Starts the lease of a run and the watch over its controller's process; what is seen of that.
     pub(super) fn bring_to_life(
         &mut self,
         record: &RunRecord,
@@ -89,7 +92,7 @@ impl WorkingSet {
         live: &LiveMap,
         processes: &ProcessWatch,
         now: Duration,
-    ) {
+    ) -> Sight {
         let id = &record.run.id;
         let controller = &record.controller;
         let sight = match &controller.process {
@@ -113,6 +116,7 @@ impl WorkingSet {
                 sight,
             },
         );
+        sight
     }
 
     /// Has the record of a run at hand, if there is such a run.
