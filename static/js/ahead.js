@@ -1,4 +1,4 @@
-// Asks at once for the modules of the page that the URL names, where otherwise each would be found
+// Sets the theme that was chosen, and asks at once for the modules of the page that the URL names, where otherwise each would be found
 // only after the one that imports it. Runs before everything else and imports nothing. The Run page's
 // are also asked for once the list is there, for most people then open a run. A test keeps the lists right.
 
@@ -21,6 +21,13 @@ const RUN = [
 ];
 const METRICS = ["model/color", "model/series", "state/metrics", "ui/chart", "ui/metrics_tab", "ui/plot"];
 const LOGS = ["state/log", "ui/logs_tab"];
+
+try {
+  const theme = localStorage.getItem("theme");
+  if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
+} catch {
+  // A browser that keeps nothing shows what the system has.
+}
 
 /** @param {string} href */
 function preload(href) {

@@ -25,6 +25,17 @@
  * @property {string[]} gpu_ids
  * @property {"ALIVE" | "DEAD"} status
  * @property {Exit | null} exit
+ * @property {{ cpu_percent: number, rss_bytes: number } | null} [process_stats]
+ * @property {Gpu[]} [gpus]
+ */
+
+/**
+ * @typedef {object} Gpu
+ * @property {number} index
+ * @property {string} name
+ * @property {number | null} utilization_percent
+ * @property {number} memory_used_bytes
+ * @property {number} memory_total_bytes
  */
 
 /**
@@ -85,6 +96,9 @@
  * @property {number} num_attempts
  * @property {{ worker: number, controller: number, preemption: number }} num_failures
  * @property {Record<string, string>} tags
+ * @property {Record<string, unknown> | null} settings null in a list if they are long
+ * @property {string | null} notes
+ * @property {{ name: string, dataset_name: string | null, dataset_uuid: string | null }[]} datasets
  * @property {Worker[]} [workers]
  * @property {Evidence} [evidence]
  * @property {Record<string, WireNumber>} [last_metrics]
@@ -159,17 +173,44 @@
 /** @typedef {{ events: TrailEvent[], next_page_token: string | null }} TrailPage */
 
 /**
- * What restarts threw away.
+ * What restarts threw away, in all and of each attempt that lost something.
  * @typedef {object} Lost
  * @property {number} steps steps that were done again
  * @property {number} ms how long they had taken
+ * @property {{ attempt: number, steps: number, ms: number }[]} attempts
  */
+
+/**
+ * @typedef {object} Experiment
+ * @property {string} name
+ * @property {number} num_runs
+ * @property {Counts} counts
+ * @property {string | null} newest_run_id
+ * @property {number | null} newest_start_time_ms
+ */
+
+/**
+ * @typedef {object} Node
+ * @property {string} node_id
+ * @property {string} node_ip
+ * @property {boolean} is_head
+ * @property {Record<string, number>} capacity
+ * @property {Record<string, number>} reserved
+ * @property {Record<string, number>} free
+ * @property {string[]} gpu_ids
+ * @property {{ run_id: string, num_workers: number, resources: Record<string, number>, gpu_ids: string[] }[]} reservations
+ * @property {{ run_id: string, attempt: number, world_rank: number, pid: number | null, gpu_ids: string[] }[]} workers
+ * @property {{ cpu_count: number, cpu_model: string, cpu_percent: number, memory_total_bytes: number, memory_available_bytes: number, gpus: Gpu[] } | null} devices
+ */
+/** @typedef {{ nodes: Node[], server_time_ms: number }} NodeList */
 
 /**
  * @typedef {object} MetricSummary
  * @property {string} key
  * @property {number} count
  * @property {WireNumber | null} last
+ * @property {WireNumber | null} [min]
+ * @property {WireNumber | null} [max]
  * @property {number} nan_count
  * @property {number | null} last_step
  */
@@ -177,8 +218,9 @@
 /**
  * @typedef {object} WireSeries
  * @property {string} key
+ * @property {"merged" | number} attempt
  * @property {number} rank
- * @property {number} count
+ * @property {number} count how many points stand behind it
  * @property {number[]} step
  * @property {number[]} time_ms
  * @property {WireNumber[]} value
@@ -186,6 +228,7 @@
  */
 
 /** @typedef {{ attempt: number, rank: number, size_bytes: number, url: string }} LogFile */
+/** @typedef {{ matches: { offset: number, text: string }[], next_from: number | null, scanned_to: number, size_bytes: number }} LogMatches */
 
 /** @typedef {TrainRun & { progress?: { last_step: number | null, last_report_ms: number | null } }} RunChange */
 

@@ -5,6 +5,7 @@
 /** @import { RunsView } from "./view.js" */
 
 import { isLive } from "./status.js";
+import { NEWEST_FIRST } from "./view.js";
 
 /** @typedef {TrainRun & { rate: number | null, measured: { step: number, time_ms: number } | null }} Row */
 /** `complete`: there are no further pages, so a run that is older than the last row is new to us. */
@@ -33,14 +34,14 @@ export function newestFirst(a, b) {
 
 /** @param {TrainRun} run @param {RunsView} view */
 export function matches(run, view) {
-  // The trash has no place in this list.
-  if (run.trashed_at_ms) return false;
+  if (Boolean(run.trashed_at_ms) !== view.trashed) return false;
   if (view.status.length > 0 && !view.status.includes(run.run_status)) return false;
+  if (view.experiment && run.experiment !== view.experiment) return false;
+  const tags = Object.entries(run.tags).map(([k, v]) => `${k}:${v}`);
+  if (!view.tag.every((tag) => tags.includes(tag))) return false;
   const q = view.q.trim().toLowerCase();
   if (!q) return true;
-  const texts = [run.name, run.id, run.job_id ?? ""];
-  for (const [k, v] of Object.entries(run.tags)) texts.push(`${k}:${v}`);
-  return texts.some((t) => t.toLowerCase().includes(q));
+  return [run.name, run.id, run.job_id ?? "", ...tags].some((t) => t.toLowerCase().includes(q));
 }
 
 /** @param {Row[]} rows @param {TrainRun[]} page */
@@ -61,7 +62,8 @@ export function applyChange({ rows, complete }, change, view) {
     if (!fits) return rows.filter((_, i) => i !== at);
     return rows.with(at, merge(rows[at], change));
   }
-  if (!fits) return rows;
+  // In another order only the head knows where it belongs.
+  if (!fits || view.sort !== NEWEST_FIRST) return rows;
   const before = rows.findIndex((r) => newestFirst(change, r) < 0);
   if (before >= 0) return rows.toSpliced(before, 0, toRow(change));
   return complete ? [...rows, toRow(change)] : rows;

@@ -16,6 +16,11 @@ export function flatten(tree) {
   return rows;
 }
 
+/** One value as its row would show it; empty if there is none. @param {Record<string, unknown>} tree @param {string} path */
+export function settingAt(tree, path) {
+  return flatten(tree).find(([key]) => key === path)?.[1] ?? "";
+}
+
 /** @param {unknown} value */
 const written = (value) => (typeof value === "string" ? value : JSON.stringify(value));
 

@@ -1,11 +1,13 @@
-// The one module that listens: a single EventSource for the whole tab, and whether it is alive.
-// Listeners get what changed; `resync` tells them that something may have been missed and what
-// they show must be asked for again. Closed while the tab is hidden, because a browser allows
-// few connections to one host. Sharing one between tabs is not done here yet.
+// The one module that listens: what the head says of runs as it happens, and whether it is heard.
+// Listeners get what changed; `resync` tells them that something may have been missed and what they
+// show must be asked for again. A hidden tab hears nothing. The stream is the worker's that all tabs
+// share (shared.js), or this tab's own where the browser has no such workers.
 /** @import { MetricTick, RunChange, TrailEvent } from "../types.js" */
+/** @import { Message } from "./stream.js" */
 
 import { signal } from "@preact/signals";
 import { setServerTime } from "../state/clock.js";
+import { makeStream } from "./stream.js";
 
 /** @typedef {{ state: "connecting" | "live" | "lost", since: number }} Connection */
 /** @typedef {{ run?: (run: RunChange) => void, trail?: (event: TrailEvent) => void, metrics?: (tick: MetricTick) => void, resync?: () => void }} Listener */
@@ -13,7 +15,6 @@ import { setServerTime } from "../state/clock.js";
 /** How long a first page waits for the stream before it loads without. */
 const LISTENING_MS = 250;
 const HIDDEN_GRACE_MS = 10_000;
-const RETRY_MS = 2_000;
 
 export const connection = signal(/** @type {Connection} */ ({ state: "connecting", since: Date.now() }));
 
@@ -35,11 +36,6 @@ function goAhead() {
 
 /** @type {Set<Listener>} */
 const listeners = new Set();
-/** @type {EventSource | null} */
-let source = null;
-let openedBefore = false;
-/** @type {ReturnType<typeof setTimeout> | undefined} */
-let timer;
 
 /** @param {Listener} listener @returns {() => void} stops listening */
 export function listen(listener) {
@@ -52,19 +48,55 @@ export function announce(run) {
   tell((l) => l.run?.(run));
 }
 
+/** @typedef {{ show: () => void, hide: () => void, leave: () => void }} Source */
+
 export function start() {
   setTimeout(goAhead, LISTENING_MS);
+  let source = sharedSource() ?? ownSource();
+  let quiet = document.hidden;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
   document.addEventListener("visibilitychange", () => {
     clearTimeout(timer);
-    if (document.hidden) timer = setTimeout(close, HIDDEN_GRACE_MS);
-    else if (!source || source.readyState === EventSource.CLOSED) open();
+    if (document.hidden) {
+      timer = setTimeout(() => {
+        quiet = true;
+        source.hide();
+      }, HIDDEN_GRACE_MS);
+    } else if (quiet) {
+      quiet = false;
+      source.show();
+    }
   });
-  if (!document.hidden) open();
+  // A page that is kept for the way back may be shown again.
+  addEventListener("pagehide", () => source.leave());
+  addEventListener("pageshow", (e) => e.persisted && source.show());
+  if (!quiet) source.show();
+
+  /** @returns {Source | null} */
+  function sharedSource() {
+    try {
+      const url = new URL("static/js/server/shared.js", document.baseURI);
+      const worker = new SharedWorker(url, { type: "module", name: "events" });
+      worker.port.onmessage = (e) => accept(e.data);
+      // It could not be loaded: this tab listens by itself.
+      worker.onerror = () => {
+        source = ownSource();
+        if (!quiet) source.show();
+      };
+      /** @param {string} word */
+      const say = (word) => () => worker.port.postMessage(word);
+      return { show: say("shown"), hide: say("hidden"), leave: say("gone") };
+    } catch {
+      return null;
+    }
+  }
 }
 
-function close() {
-  source?.close();
-  source = null;
+/** @returns {Source} */
+function ownSource() {
+  const stream = makeStream("api/train/events", accept);
+  return { show: stream.open, hide: stream.close, leave: stream.close };
 }
 
 /** @param {Connection["state"]} state */
@@ -72,41 +104,25 @@ function become(state) {
   if (connection.peek().state !== state) connection.value = { state, since: Date.now() };
 }
 
-function open() {
-  close();
-  const mine = new EventSource("api/train/events");
-  source = mine;
-  // The browser resumes a broken connection by its last event id; a new EventSource has none.
-  let missed = openedBefore;
-  openedBefore = true;
-  let heard = false;
-  on(mine, "hello", (hello) => {
-    setServerTime(hello.server_time_ms);
-    heard = true;
+/** @param {Message} message */
+function accept({ event, data, missed }) {
+  if (event === "lost") {
+    if (connection.peek().state === "connecting") goAhead();
+    return become("lost");
+  }
+  const said = JSON.parse(data);
+  if (event === "hello") {
+    setServerTime(said.server_time_ms);
     become("live");
     settle();
     if (missed || wentAhead) tell((l) => l.resync?.());
-    missed = wentAhead = false;
-  });
-  on(mine, "run", (run) => tell((l) => l.run?.(run)));
-  on(mine, "trail", (event) => tell((l) => l.trail?.(event)));
-  on(mine, "metrics", (tick) => tell((l) => l.metrics?.(tick)));
-  on(mine, "reset", () => tell((l) => l.resync?.()));
-  mine.onerror = () => {
-    if (source !== mine) return;
-    become("lost");
-    if (!heard) goAhead();
-    // After an answer that is not an event stream (a proxy's 502) the browser gives up; we do not.
-    if (mine.readyState === EventSource.CLOSED) {
-      clearTimeout(timer);
-      timer = setTimeout(() => !document.hidden && open(), RETRY_MS);
-    }
-  };
-}
-
-/** @param {EventSource} from @param {string} name @param {(data: any) => void} then */
-function on(from, name, then) {
-  from.addEventListener(name, (e) => then(JSON.parse(/** @type {MessageEvent} */ (e).data)));
+    wentAhead = false;
+    return;
+  }
+  if (event === "run") tell((l) => l.run?.(said));
+  if (event === "trail") tell((l) => l.trail?.(said));
+  if (event === "metrics") tell((l) => l.metrics?.(said));
+  if (event === "reset") tell((l) => l.resync?.());
 }
 
 /** @param {(listener: Listener) => void} what */

@@ -6,27 +6,32 @@
 /** @import { RunsView } from "../model/view.js" */
 
 import { signal } from "@preact/signals";
-import { appendPage, applyChange, applyTick } from "../model/run_list.js";
-import { ALL_RUNS, formatView } from "../model/view.js";
+import { metricOf, usualMetrics } from "../model/columns.js";
+import { appendPage, applyChange, applyTick, matches } from "../model/run_list.js";
+import { ALL_RUNS, formatView, NEWEST_FIRST } from "../model/view.js";
 import { errorText, listRuns } from "../server/api.js";
 import { listen, listening } from "../server/events.js";
 import { setServerTime } from "./clock.js";
 import { perFrame, throttled } from "./frame.js";
 
 /**
- * `view` is the one that the rows were loaded for; `token` leads to the next page.
- * @typedef {{ view: RunsView | null, rows: Row[], token: string | null, total: number, counts: Counts | null }} List
+ * `view` is the one that the rows were loaded for; `token` leads to the next page; `metrics` are
+ * shown if nobody has chosen; `unsorted` counts what came or changed and is not where it belongs.
+ * @typedef {{ view: RunsView | null, rows: Row[], token: string | null, total: number, counts: Counts | null, metrics: string[], unsorted: number }} List
  */
 
 /** More than a window shows, and few enough to be there at once. */
 const FIRST_PAGE = 50;
+const FURTHER_PAGE = 200;
 
 /** @type {List} */
-const NOTHING_YET = { view: null, rows: [], token: null, total: 0, counts: null };
+const NOTHING_YET = { view: null, rows: [], token: null, total: 0, counts: null, metrics: [], unsorted: 0 };
 
 export const list = signal(NOTHING_YET);
 export const loading = signal(/** @type {"first" | "more" | null} */ (null));
 export const error = signal(/** @type {string | null} */ (null));
+/** How far the list is scrolled, for who comes back to it. */
+export const scrolled = { to: 0 };
 
 /** @type {RunsView} */
 let wanted = ALL_RUNS;
@@ -35,9 +40,16 @@ let stale = true;
 /** @type {AbortController | null} */
 let request = null;
 
+/** Metrics that have a column. @param {RunsView} view */
+const metricsOf = (view) => view.col.map(metricOf).filter((key) => key !== null);
+
+/** What the head is asked: two views that differ only in what is selected or shown have the same rows. @param {RunsView} view */
+const question = (view) =>
+  formatView({ ...view, selected: [], col: metricsOf(view).map((key) => `metric:${key}`) });
+
 /** The page is there and shows `view`. @param {RunsView} view */
 export function showRuns(view) {
-  const same = list.peek().view !== null && formatView(view) === formatView(wanted);
+  const same = list.peek().view !== null && question(view) === question(wanted);
   wanted = view;
   shown = true;
   if (!same || stale) void load();
@@ -47,6 +59,9 @@ export function hideRuns() {
   shown = false;
 }
 
+/** In the order of now. */
+export const sortAgain = () => void load();
+
 async function load() {
   request?.abort();
   const mine = new AbortController();
@@ -55,11 +70,14 @@ async function load() {
   const view = wanted;
   try {
     await listening;
-    const page = await listRuns(view, { page_size: FIRST_PAGE, signal: mine.signal });
+    const options = { page_size: FIRST_PAGE, metrics: metricsOf(view), signal: mine.signal };
+    const page = await listRuns(view, options);
     stale = false;
     setServerTime(page.server_time_ms);
     const { next_page_token: token, total_size: total, counts } = page;
-    list.value = { view, rows: appendPage([], page.train_runs), token, total, counts };
+    const rows = appendPage([], page.train_runs);
+    const metrics = usualMetrics(rows, list.peek().metrics);
+    list.value = { view, rows, token, total, counts, metrics, unsorted: 0 };
     error.value = null;
   } catch (e) {
     if (!mine.signal.aborted) error.value = errorText(e);
@@ -74,7 +92,8 @@ export async function loadMore() {
   loading.value = "more";
   const mine = request;
   try {
-    const page = await listRuns(view, { page_token: token, signal: mine?.signal });
+    const options = { page_token: token, page_size: FURTHER_PAGE, metrics: metricsOf(view) };
+    const page = await listRuns(view, { ...options, signal: mine?.signal });
     const now = list.peek();
     list.value = { ...now, rows: appendPage(now.rows, page.train_runs), token: page.next_page_token };
     error.value = null;
@@ -111,9 +130,9 @@ function settle() {
 
 /** @param {News[]} items */
 function absorb(items) {
-  const { view, token } = list.peek();
+  const { view, token, metrics } = list.peek();
   if (!view || items.length === 0) return;
-  let { rows } = list.peek();
+  let { rows, unsorted } = list.peek();
   let moved = false;
   for (const item of items) {
     if ("tick" in item) {
@@ -121,10 +140,12 @@ function absorb(items) {
       continue;
     }
     const before = rows.find((r) => r.id === item.run.id);
-    moved ||= before?.run_status !== item.run.run_status || Boolean(item.run.trashed_at_ms);
+    const changed = before?.run_status !== item.run.run_status || Boolean(item.run.trashed_at_ms);
+    moved ||= changed;
+    if (changed && view.sort !== NEWEST_FIRST && matches(item.run, view)) unsorted += 1;
     rows = applyChange({ rows, complete: token === null }, item.run, view);
   }
-  list.value = { ...list.peek(), rows };
+  list.value = { ...list.peek(), rows, unsorted, metrics: usualMetrics(rows, metrics) };
   if (moved) recount();
 }
 

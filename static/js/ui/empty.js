@@ -1,6 +1,6 @@
 // The first page of an empty head: the three commands that produce a run.
 
-import { useState } from "preact/hooks";
+import { Copy } from "./copy.js";
 import { html } from "./html.js";
 
 const head = () => document.baseURI.replace(/\/$/, "");
@@ -35,16 +35,8 @@ export function EmptyHead() {
 
 /** @param {{ text: string }} props */
 function Command({ text }) {
-  const [copied, setCopied] = useState(false);
-  const copy = async () => {
-    await navigator.clipboard.writeText(text);
-    setCopied(true);
-    setTimeout(() => setCopied(false), 1500);
-  };
-  // Browsers give the clipboard to secure pages only; the text can still be selected.
-  const canCopy = window.isSecureContext && navigator.clipboard;
   return html`<div class="command">
     <pre>${text}</pre>
-    ${canCopy && html`<button class="button" onClick=${copy}>${copied ? "Copied" : "Copy"}</button>`}
+    <${Copy} text=${text} />
   </div>`;
 }

@@ -8,7 +8,9 @@ const KEYS = [
   ["/", "Search"],
   ["j  k", "Next and previous row"],
   ["Enter", "Open the row"],
-  ["Esc", "Leave the search, keep the run"],
+  ["x", "Select the row"],
+  ["c", "Compare what is selected"],
+  ["Esc", "Leave the search, clear the selection"],
   ["?", "This list"],
 ];
 

@@ -1,6 +1,6 @@
 // Small hooks that several components share. Nothing here knows what it is used for.
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 
 /**
  * Something that is opened for a component and closed with it, or anew when `deps` change.
@@ -33,20 +33,6 @@ export function useSight(seen) {
   }, []);
   return ref;
 }
-
-/** Follows the theme, for what is drawn on a canvas and cannot follow by CSS. */
-export function useTheme() {
-  const [theme, setTheme] = useState(currentTheme);
-  useEffect(() => {
-    const query = matchMedia("(prefers-color-scheme: dark)");
-    const change = () => setTheme(currentTheme());
-    query.addEventListener("change", change);
-    return () => query.removeEventListener("change", change);
-  }, []);
-  return theme;
-}
-
-const currentTheme = () => (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 
 /** Lets an element fade from the accent when `value` changes: motion only to show change. @param {unknown} value */
 export function useFlash(value) {

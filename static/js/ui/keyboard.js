@@ -13,7 +13,7 @@ export function bind(key, action) {
 /** @param {EventTarget | null} target */
 const isTyping = (target) =>
   target instanceof HTMLElement &&
-  target.closest("input:not([type=range]), textarea, select, dialog") !== null;
+  target.closest("input:not([type=range], [type=checkbox]), textarea, select, dialog, [popover]") !== null;
 
 /** @param {KeyboardEvent} event */
 function onKey(event) {
@@ -33,7 +33,9 @@ function walk(by) {
   const links = [...document.querySelectorAll("[data-row-link]")];
   const row = document.activeElement?.closest("tr");
   const at = links.findIndex((l) => row?.contains(l));
-  const next = at < 0 ? (by > 0 ? 0 : links.length - 1) : at + by;
+  // Of a long list only a part is in the page, and it may begin above what is in sight.
+  const seen = links.filter((l) => l.getBoundingClientRect().top >= 0);
+  const next = at < 0 ? links.indexOf(by > 0 ? seen[0] : links[links.length - 1]) : at + by;
   const link = /** @type {HTMLElement | undefined} */ (links[next]);
   link?.focus({ preventScroll: true });
   link?.closest("tr")?.scrollIntoView({ block: "nearest" });

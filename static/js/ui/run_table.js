@@ -1,113 +1,136 @@
-// The table of runs. Columns have fixed widths, so nothing moves when data arrives; a row is
-// drawn again only if its run is another object than before.
-/** @import { Row } from "../model/run_list.js" */
+// The table of runs: its head, by which it is sorted, and of its rows those that are in sight. Columns
+// have fixed widths, so nothing moves when data arrives.
+/** @import { Column } from "../model/columns.js" */
+/** @import { RunsView } from "../model/view.js" */
 
-import { Component } from "preact";
-import { count, integer, NOTHING, number, rate } from "../model/format.js";
-import { choose } from "../model/metric_keys.js";
-import { aliveOf, failures, isLive, reasonOf } from "../model/status.js";
-import { go } from "../state/route.js";
-import { runView } from "../model/view.js";
-import { useFlash } from "./hooks.js";
+import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import { columns as columnsOf, FIRST, nextSort, sortedBy } from "../model/columns.js";
+import { stretch, toggle, toggleAll } from "../model/selection.js";
+import { NEWEST_FIRST } from "../model/view.js";
+import { adjust } from "../state/route.js";
+import { list, loadMore, scrolled } from "../state/runs.js";
 import { html } from "./html.js";
-import { RunMark } from "./status.js";
-import { StopButton } from "./stop.js";
-import { Ago, RunDuration } from "./time.js";
+import { bind } from "./keyboard.js";
+import { RunRow } from "./run_row.js";
+import { useAnchor, useMedia, useRem, useWindow } from "./window.js";
 
-const METRICS_SHOWN = 2;
+/** How many rows before the end of what is loaded the next page is asked for. */
+const AHEAD = 60;
+const PHONE = "(max-width: 46rem)";
 
-const COLUMNS = [
-  ["status", "Status"],
-  ["name", "Name"],
-  ["experiment", "Experiment"],
-  ["started", "Started"],
-  ["duration", "Duration"],
-  ["attempts", "Attempts"],
-  ["workers", "Workers"],
-  ["step", "Step"],
-  ["rate", "Rate"],
-  ["metrics", "Last metrics"],
-  ["tags", "Tags"],
-  ["actions", ""],
-];
-
-/** @param {{ rows: Row[] }} props */
-export function RunTable({ rows }) {
-  return html`<div class="table-frame">
-    <table class="runs">
+/** @param {{ view: RunsView, foot: any }} props `foot` follows the last row */
+export function RunTable({ view, foot }) {
+  const { rows, token, metrics, view: loadedFor } = list.value;
+  const frame = useRef(/** @type {HTMLElement | null} */ (null));
+  const phone = useMedia(PHONE);
+  const rowPx = useRem(phone ? 3.75 : 2);
+  const ids = useMemo(() => rows.map((r) => r.id), [rows]);
+  const { from, to } = useWindow(frame, rows.length, rowPx);
+  useAnchor(frame, ids, rowPx, loadedFor);
+  useScrollKept(frame, loadedFor);
+  useEffect(() => {
+    if (token && to > rows.length - AHEAD) void loadMore();
+  }, [to, token, rows.length]);
+  const columns = useMemo(() => columnsOf(view.col, metrics), [view.col.join("\n"), metrics.join("\n")]);
+  const onSelect = useSelecting(view, ids);
+  const selected = new Set(view.selected);
+  const width = [...FIRST, ...columns].reduce((sum, c) => sum + c.width, 8);
+  return html`<div class="table-frame" ref=${frame} tabindex="-1">
+    <table
+      class=${`runs ${view.col.length === 0 ? "is-usual" : ""}`}
+      style=${{ "--width": `${width}rem` }}
+      aria-rowcount=${rows.length + 1}
+    >
       <thead>
         <tr>
-          ${COLUMNS.map(([name, title]) => html`<th class=${`c-${name}`} key=${name} scope="col">${title || html`<span class="visually-hidden">Actions</span>`}</th>`)}
+          <th class="c-select" scope="col">
+            <label>
+              <input
+                type="checkbox"
+                aria-label="Select all runs that are loaded"
+                checked=${ids.length > 0 && ids.every((id) => selected.has(id))}
+                onClick=${() => adjust({ ...view, selected: toggleAll(view.selected, ids) })}
+              />
+            </label>
+          </th>
+          ${[...FIRST, ...columns].map((c) => html`<${Head} key=${c.id} column=${c} view=${view} />`)}
+          <th class="c-actions" scope="col"><span class="visually-hidden">Actions</span></th>
         </tr>
       </thead>
       <tbody>
-        ${rows.map((run) => html`<${RunRow} key=${run.id} run=${run} />`)}
+        <tr class="space" aria-hidden="true"><td style=${{ height: `${from * rowPx}px` }}></td></tr>
+        ${rows.slice(from, to).map((run) => html`<${RunRow} key=${run.id} run=${run} columns=${columns} selected=${selected.has(run.id)} onSelect=${onSelect} />`)}
+        <tr class="space" aria-hidden="true"><td style=${{ height: `${(rows.length - to) * rowPx}px` }}></td></tr>
       </tbody>
     </table>
+    ${foot}
   </div>`;
 }
 
-/** @extends {Component<{ run: Row }>} */
-class RunRow extends Component {
-  /** @param {{ run: Row }} next */
-  shouldComponentUpdate(next) {
-    return next.run !== this.props.run;
-  }
-  render() {
-    return html`<${Cells} run=${this.props.run} />`;
-  }
+/** @param {{ column: Column, view: RunsView }} props */
+function Head({ column, view }) {
+  const { id, title, num, sort, width } = column;
+  const kind = id.startsWith("metric:") ? "metric" : id.startsWith("setting:") ? "setting" : id.split(":")[0];
+  const way = sortedBy(column, view.sort);
+  const name = html`<span class="head-name"><bdi>${title}</bdi></span>`;
+  const choose = () => adjust({ ...view, sort: nextSort(column, view.sort, NEWEST_FIRST) });
+  return html`<th
+    class=${`c-${kind} ${num ? "num" : ""}`}
+    scope="col"
+    aria-sort=${way}
+    title=${title}
+    style=${{ "--col": `${width}rem` }}
+  >
+    ${sort ? html`<button class="plain sort" onClick=${choose}>${name}<${Arrow} way=${way} /></button>` : name}
+  </th>`;
 }
 
-/** @param {{ run: Row }} props */
-function Cells({ run }) {
-  const flash = useFlash(
-    `${run.run_status} ${run.controller_state} ${run.num_attempts} ${run.stop_requested_at_ms}`,
-  );
-  const { alive, total } = aliveOf(run.workers);
-  const failed = failures(run);
-  const reason = reasonOf(run);
-  // Once the run has ended nobody is alive, and how many there were is what is left to know.
-  const workers =
-    total === 0 ? NOTHING : isLive(run) ? `${integer(alive)}/${integer(total)}` : integer(total);
-  const step = run.evidence?.progress.last_step ?? null;
-  /** @param {MouseEvent} e */
-  const open = (e) => {
-    const inside = e.target instanceof Element && e.target.closest("a, button, .stop");
-    if (!inside && !getSelection()?.toString()) go(runView(run.id));
-  };
-  return html`<tr ref=${flash} data-run=${run.id} onClick=${open}>
-    <td class="c-status"><${RunMark} run=${run} /></td>
-    <td class="c-name">
-      <a href=${`runs/${encodeURIComponent(run.id)}`} data-row-link title=${`${run.name}\n${run.id}`}><bdi>${run.name}</bdi></a>${reason && html`<span class="reason" title=${reason}>${reason}</span>`}
-    </td>
-    <td class="c-experiment" title=${run.experiment ?? ""}>${run.experiment ?? ""}</td>
-    <td class="c-started num"><${Ago} at=${run.start_time_ms} /></td>
-    <td class="c-duration num"><${RunDuration} run=${run} /></td>
-    <td class="c-attempts num">
-      ${failed > 0 ? html`<span class="failed">${integer(failed)}</span> of ${integer(Math.max(failed, run.num_attempts))} failed` : integer(run.num_attempts)}
-    </td>
-    <td class="c-workers num" title=${isLive(run) ? `${alive} of ${total} workers alive` : count(total, "worker")}>${workers}</td>
-    <td class=${`c-step num ${step === null ? "is-none" : ""}`}>${step === null ? NOTHING : integer(step)}</td>
-    <td class="c-rate num">${rate(run.rate)}</td>
-    <td class="c-metrics"><${LastMetrics} run=${run} /></td>
-    <td class="c-tags"><${Tags} tags=${run.tags} /></td>
-    <td class="c-actions"><${StopButton} run=${run} /></td>
-  </tr>`;
+/** Its place is reserved, so that a head does not move when it is sorted by. @param {{ way: string | undefined }} props */
+function Arrow({ way }) {
+  return html`<svg class=${`arrow is-${way ?? "none"}`} viewBox="0 0 8 8" aria-hidden="true"><path d="M4 1v6M1.5 4.5L4 7l2.5-2.5" /></svg>`;
 }
 
-/** @param {{ run: Row }} props */
-function LastMetrics({ run }) {
-  const last = run.last_metrics ?? {};
-  return choose(Object.keys(last), METRICS_SHOWN).map(
-    (key) =>
-      html`<span class="metric" key=${key} title=${key}><span class="metric-key">${key}</span><span class="num">${number(last[key])}</span></span>`,
-  );
+/** Who comes back to the list finds it where it was; another question begins at the top. @param {import("preact").RefObject<HTMLElement | null>} frame @param {RunsView | null} loadedFor */
+function useScrollKept(frame, loadedFor) {
+  const first = useRef(true);
+  useLayoutEffect(() => {
+    const element = frame.current;
+    if (!element) return;
+    if (!first.current) element.scrollTop = 0;
+    else if (list.peek().view !== null) element.scrollTop = scrolled.to;
+    first.current = loadedFor === null;
+  }, [loadedFor]);
+  useEffect(() => {
+    const element = frame.current;
+    const keep = () => (scrolled.to = element?.scrollTop ?? 0);
+    element?.addEventListener("scroll", keep, { passive: true });
+    return () => element?.removeEventListener("scroll", keep);
+  }, []);
 }
 
-/** @param {{ tags: Record<string, string> }} props */
-export function Tags({ tags }) {
-  return Object.entries(tags).map(
-    ([key, value]) =>
-      html`<span class="tag" key=${key} title=${`${key}: ${value}`}><bdi>${key}</bdi>:<bdi>${value}</bdi></span>`,
+/** By a click on a box, with Shift all between, or by `x` on the row that has the focus. @param {RunsView} view @param {string[]} ids */
+function useSelecting(view, ids) {
+  const latest = useRef({ view, ids });
+  latest.current = { view, ids };
+  const from = useRef(/** @type {string | null} */ (null));
+  const select = useMemo(
+    () => (/** @type {string} */ id, /** @type {boolean} */ many) => {
+      const now = latest.current;
+      const { selected } = now.view;
+      const next = many && from.current ? stretch(selected, now.ids, from.current, id) : toggle(selected, id);
+      from.current = id;
+      adjust({ ...now.view, selected: next });
+    },
+    [],
   );
+  useEffect(
+    () =>
+      bind("x", () => {
+        const row = document.activeElement?.closest("tr[data-run]");
+        const id = row?.getAttribute("data-run");
+        if (id) select(id, false);
+      }),
+    [],
+  );
+  return select;
 }

@@ -1,79 +1,75 @@
-// The Runs page: search, filter chips, and the table of what is loaded, which grows as one scrolls.
+// The Runs page: search, filters, and the table of runs, which loads further pages as one scrolls.
 /** @import { RunStatus } from "../types.js" */
 /** @import { RunsView } from "../model/view.js" */
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect } from "preact/hooks";
 import { count, integer } from "../model/format.js";
 import { STATUSES, word } from "../model/status.js";
+import { ALL_RUNS, formatView, NEWEST_FIRST } from "../model/view.js";
 import { adjust } from "../state/route.js";
-import { error, hideRuns, list, loading, loadMore, showRuns } from "../state/runs.js";
+import { error, hideRuns, list, loading, loadMore, showRuns, sortAgain } from "../state/runs.js";
+import { ColumnsMenu } from "./columns_menu.js";
 import { EmptyHead } from "./empty.js";
 import { html } from "./html.js";
-import { OnSight } from "./on_sight.js";
 import { RunTable } from "./run_table.js";
+import { SearchBox } from "./search_box.js";
+import { SelectionBar } from "./selection_bar.js";
 import { Glyph } from "./status.js";
-
-const TYPING_PAUSE_MS = 120;
 
 /** @param {{ view: RunsView }} props */
 export function RunsPage({ view }) {
-  useEffect(() => void (document.title = "Runs · TrainHead"), []);
+  const title = view.trashed ? "Trash" : view.experiment || "Runs";
+  useEffect(() => void (document.title = `${title} · TrainHead`), [title]);
   useEffect(() => hideRuns, []);
   useEffect(() => showRuns(view), [view]);
   const { rows, counts, view: loadedFor } = list.value;
-  const filtered = view.q.trim() !== "" || view.status.length > 0;
   const empty = loadedFor !== null && rows.length === 0 && loading.value === null && !error.value;
-  const loadedAll = loadedFor !== null && loadedFor.q === "" && counts && total(counts) === 0;
-  return html`<main>
+  const { status, q, experiment, tag, trashed } = view;
+  const filtered = status.length > 0 || q.trim() !== "" || experiment !== "" || tag.length > 0;
+  const nothingAtAll = empty && !filtered && !trashed && counts && total(counts) === 0;
+  return html`<main class="runs-page">
     <div class="toolbar">
-      <h1 class="visually-hidden">Runs</h1>
-      <${Search} view=${view} />
+      <h1 class="visually-hidden">${title}</h1>
+      <${SearchBox}
+        value=${q}
+        label="Search runs"
+        placeholder="Search name, id, job or tag"
+        onSearch=${(/** @type {string} */ text) => adjust({ ...view, q: text })}
+      />
       <${Chips} view=${view} />
+      <${Filters} view=${view} />
+      <span class="grow"></span>
+      <${Unsorted} view=${view} />
+      <${ColumnsMenu} view=${view} />
+      <button class="button" aria-pressed=${trashed} onClick=${() => adjust({ ...view, trashed: !trashed, selected: [] })}>
+        Trash
+      </button>
     </div>
     ${error.value && html`<p class="problem" role="alert">${error.value}</p>`}
     ${
-      empty && !filtered && loadedAll
+      nothingAtAll
         ? html`<${EmptyHead} />`
-        : html`<${RunTable} rows=${rows} />
-          ${empty && html`<p class="nothing">No run matches. <a href="./">Show all runs</a></p>`}
-          <${More} />`
+        : html`<${RunTable} view=${view} foot=${empty ? html`<${Nothing} view=${view} filtered=${filtered} />` : html`<${More} />`} />`
     }
+    <${SelectionBar} view=${view} />
   </main>`;
 }
 
 /** @param {Record<RunStatus, number>} counts */
 const total = (counts) => STATUSES.reduce((sum, s) => sum + counts[s], 0);
 
-/** @param {{ view: RunsView }} props */
-function Search({ view }) {
-  const [text, setText] = useState(view.q);
-  const latest = useRef(view);
-  latest.current = view;
-  // A search of our own that comes back must not undo what was typed meanwhile.
-  const sent = useRef(view.q);
-  useEffect(() => {
-    if (view.q !== sent.current) setText(view.q);
-    sent.current = view.q;
-  }, [view.q]);
-  useEffect(() => {
-    if (text === latest.current.q) return undefined;
-    const timer = setTimeout(() => {
-      sent.current = text;
-      adjust({ ...latest.current, q: text });
-    }, TYPING_PAUSE_MS);
-    return () => clearTimeout(timer);
-  }, [text]);
-  return html`<input
-    type="search"
-    class="search"
-    placeholder="Search name, id, job or tag"
-    aria-label="Search runs"
-    aria-keyshortcuts="/"
-    spellcheck=${false}
-    autocomplete="off"
-    value=${text}
-    onInput=${(/** @type {any} */ e) => setText(e.target.value)}
-  />`;
+/** @param {{ view: RunsView, filtered: boolean }} props */
+function Nothing({ view, filtered }) {
+  if (view.trashed && !filtered) {
+    return html`<p class="nothing">
+      The trash is empty. Runs that are deleted stay here until <code>trainhead gc --purge</code> frees their
+      space. <a href="./">All runs</a>
+    </p>`;
+  }
+  const { col, sort } = view;
+  return html`<p class="nothing">
+    No run matches. <a href=${formatView({ ...ALL_RUNS, col, sort })}>Show all runs</a>
+  </p>`;
 }
 
 /** @param {{ view: RunsView }} props */
@@ -99,13 +95,35 @@ function Chips({ view }) {
   </div>`;
 }
 
-/** The end of the table: how much is loaded, and the place whose coming into sight loads more. */
+/** What else the list is narrowed by, each to be taken away. @param {{ view: RunsView }} props */
+function Filters({ view }) {
+  const all = [
+    ...(view.experiment ? [{ text: view.experiment, without: { ...view, experiment: "" } }] : []),
+    ...view.tag.map((t) => ({ text: t, without: { ...view, tag: view.tag.filter((o) => o !== t) } })),
+  ];
+  return all.map(
+    ({
+      text,
+      without,
+    }) => html`<button class="filter" key=${text} aria-label=${`Without the filter ${text}`} title=${text} onClick=${() => adjust(without)}>
+      <bdi>${text}</bdi><span aria-hidden="true">✕</span>
+    </button>`,
+  );
+}
+
+/** In an order other than the newest first, rows stay where they are until somebody asks. @param {{ view: RunsView }} props */
+function Unsorted({ view }) {
+  const { unsorted } = list.value;
+  if (view.sort === NEWEST_FIRST || unsorted === 0) return null;
+  return html`<button class="button" onClick=${sortAgain}>${count(unsorted, "change")}: sort again</button>`;
+}
+
+/** The end of the table: how much is loaded. */
 function More() {
   const { rows, token, total: all, view: loadedFor } = list.value;
   if (loadedFor === null) return html`<p class="more">${error.value ? "" : "Loading runs…"}</p>`;
   const text = token ? `${integer(rows.length)} of ${count(all, "run")}` : count(rows.length, "run");
   return html`<p class="more">
     ${text}${token && error.value && html` <button class="button" onClick=${loadMore}>Load more</button>`}
-    ${token && html`<${OnSight} key=${token} load=${loadMore} />`}
   </p>`;
 }

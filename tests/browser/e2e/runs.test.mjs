@@ -4,6 +4,7 @@ import { after, before, test } from "node:test";
 import { launch, open, row, screenshot, until } from "./browser.mjs";
 import { Head } from "./head.mjs";
 
+const rows = (/** @type {import("playwright-core").Page} */ page) => page.locator("tr[data-run]");
 const head = new Head();
 /** @type {import("playwright-core").Browser} */
 let browser;
@@ -88,7 +89,7 @@ test("filters and search are in the URL and survive a reload", async () => {
   await row(page, live.id).waitFor();
   assert.equal(await page.locator("input[type=search]").inputValue(), "SWEEP:lr");
   assert.equal(await page.locator(".chip", { hasText: "Started" }).getAttribute("aria-pressed"), "true");
-  assert.equal(await page.locator("tbody tr").count(), 1);
+  assert.equal(await rows(page).count(), 1);
 
   await page.locator("input[type=search]").fill("no such run");
   await page.getByText("No run matches.").waitFor();
@@ -99,21 +100,215 @@ test("filters and search are in the URL and survive a reload", async () => {
   await page.close();
 });
 
-test("further pages come by scrolling, each run once", async () => {
-  const all = await Promise.all(Array.from({ length: 130 }, (_, i) => head.register({ name: `many-${i}` })));
+test("further pages come by scrolling, each run once, and only rows in sight are in the page", async () => {
+  const all = await Promise.all(Array.from({ length: 330 }, (_, i) => head.register({ name: `many-${i}` })));
   const { page, problems } = await open(browser);
   await page.goto(`${head.url}?q=many-`);
-  await page.getByText("50 of 130 runs").waitFor();
+  await rows(page).first().waitFor();
   await page.mouse.move(700, 500);
+  /** @type {Set<string | null>} */
+  const seen = new Set();
   await until(async () => {
-    await page.mouse.wheel(0, 4000);
-    return (await page.locator("tbody tr").count()) === all.length;
+    const ids = await rows(page).evaluateAll((all) => all.map((r) => r.getAttribute("data-run")));
+    assert.ok(ids.length < 120, `${ids.length} rows are in the page`);
+    assert.equal(new Set(ids).size, ids.length);
+    ids.forEach((id) => seen.add(id));
+    await page.mouse.wheel(0, 600);
+    return seen.size === all.length;
   }, "all rows");
-  const ids = await page
-    .locator("tbody tr")
+  await page.getByText("330 runs", { exact: true }).waitFor();
+
+  // Whoever opens a run and comes back finds the list where it was.
+  const frame = page.locator(".table-frame");
+  await frame.evaluate((e) => e.scrollTo(0, 5000));
+  const shown = rows(page).filter({ hasText: "many-" });
+  await until(async () => (await shown.count()) > 0, "rows there");
+  const before = await frame.evaluate((e) => e.scrollTop);
+  await page.locator(".c-name a").nth(30).click();
+  await page.waitForURL("**/runs/*");
+  await page.goBack();
+  await rows(page).first().waitFor();
+  assert.equal(await frame.evaluate((e) => e.scrollTop), before);
+
+  // A new run at the top does not move what is looked at.
+  const top = () =>
+    page.evaluate(() => {
+      const frame = /** @type {Element} */ (document.querySelector(".table-frame")).getBoundingClientRect();
+      const row = document.elementFromPoint(frame.left + 400, frame.top + 100)?.closest("tr");
+      return `${row?.getAttribute("data-run")} ${row?.getBoundingClientRect().top}`;
+    });
+  const looked = await top();
+  const fresh = await head.register({ name: "many-fresh" });
+  await page.getByText("331 runs", { exact: true }).waitFor({ state: "attached" });
+  assert.equal(await top(), looked);
+  await Promise.all([...all, fresh].map((r) => r.end("FINISHED")));
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("the list is sorted by its heads, and in another order rows stay until somebody asks", async () => {
+  const [b, c, a] = [
+    await head.register({ name: "sort-b" }),
+    await head.register({ name: "sort-c" }),
+    await head.register({ name: "sort-a" }),
+  ];
+  for (const [run, loss] of /** @type {const} */ ([
+    [a, 0.5],
+    [b, 0.1],
+    [c, "NaN"],
+  ])) {
+    await run.run(1);
+    await run.report([{ step: 1, metrics: { "train/loss": loss } }]);
+    await run.end("FINISHED");
+  }
+  const { page, problems } = await open(browser, { width: 1800 });
+  await page.goto(`${head.url}?q=sort-`);
+  const order = async () => (await page.locator(".c-name a").allInnerTexts()).join();
+  const sorted = (/** @type {string} */ text) => until(async () => (await order()) === text, text);
+  await sorted("sort-a,sort-c,sort-b");
+  await page.getByRole("button", { name: "Name" }).click();
+  await sorted("sort-a,sort-b,sort-c");
+  await page.getByRole("button", { name: "Name" }).click();
+  await sorted("sort-c,sort-b,sort-a");
+  assert.match(page.url(), /sort=-name/);
+  await page.reload();
+  await sorted("sort-c,sort-b,sort-a");
+  await page.getByRole("button", { name: "train/loss" }).click();
+  await sorted("sort-a,sort-b,sort-c");
+  assert.equal(
+    await page.getByRole("columnheader", { name: "train/loss" }).getAttribute("aria-sort"),
+    "descending",
+  );
+  const late = await head.register({ name: "sort-z" });
+  await page.getByRole("button", { name: "1 change: sort again" }).click();
+  await sorted("sort-a,sort-b,sort-z,sort-c");
+  await late.end("FINISHED");
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("columns are chosen by the reader: metrics with small curves, settings, and what is in the URL", async () => {
+  const run = await head.register({ name: "columns-1", settings: { optimizer: { lr: 0.0003 } } });
+  await run.run(1);
+  await run.report([1, 2, 3].map((step) => ({ step, metrics: { "val/f1": step / 10 } })));
+  const { page, problems } = await open(browser);
+  await page.goto(`${head.url}?q=columns-`);
+  await row(page, run.id).waitFor();
+  await page.getByRole("button", { name: "Columns", exact: true }).click();
+  for (const name of ["Experiment", "Attempts", "Tags"])
+    await page.getByLabel(name, { exact: true }).uncheck();
+  await page.getByLabel("Search columns").fill("lr");
+  await page.getByText("Attempts", { exact: true }).waitFor({ state: "detached" });
+  await page.getByLabel("optimizer/lr").check();
+  await page.getByLabel("Search columns").fill("f1");
+  await page.getByLabel("optimizer/lr").waitFor({ state: "detached" });
+  const f1 = page.getByLabel("val/f1");
+  if (!(await f1.isChecked())) await f1.check();
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Escape");
+  const look = async () => {
+    await row(page, run.id).getByText("0.0003").waitFor();
+    await row(page, run.id).getByText("0.3000").waitFor();
+    await row(page, run.id).locator(".spark path").waitFor({ state: "attached" });
+    assert.equal(await page.getByRole("columnheader", { name: "Experiment" }).count(), 0);
+  };
+  await look();
+  await page.reload();
+  await look();
+  await run.report([{ step: 4, metrics: { "val/f1": 0.9 } }]);
+  await row(page, run.id).getByText("0.9000").waitFor();
+  await run.end("FINISHED");
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("runs are selected by box, stretch and key, stay so as others come, and can be compared", async () => {
+  const all = [];
+  for (let i = 0; i < 4; i += 1) all.push(await head.register({ name: `pick-${i}` }));
+  const { page, problems } = await open(browser);
+  await page.goto(`${head.url}?q=pick-`);
+  await row(page, all[0].id).waitFor();
+  await page.getByLabel("Select pick-3").click();
+  await page.getByLabel("Select pick-1").click({ modifiers: ["Shift"] });
+  await page.getByText("3 runs selected").waitFor();
+  const late = await head.register({ name: "pick-late" });
+  await row(page, late.id).waitFor();
+  await page.reload();
+  await page.getByText("3 runs selected").waitFor();
+  const chosen = await page
+    .locator("tr.is-selected")
     .evaluateAll((rows) => rows.map((r) => r.getAttribute("data-run")));
-  assert.equal(new Set(ids).size, all.length);
-  await Promise.all(all.map((r) => r.end("FINISHED")));
+  assert.deepEqual(chosen.sort(), [all[1].id, all[2].id, all[3].id].sort());
+  await page.keyboard.press("j");
+  await page.keyboard.press("x");
+  await page.getByText("4 runs selected").waitFor();
+  await page.keyboard.press("x");
+  await page.getByText("3 runs selected").waitFor();
+  await page.keyboard.press("c");
+  await page.waitForURL(/compare\?runs=/);
+  await page.goBack();
+  await page.getByText("3 runs selected").waitFor();
+  await page.keyboard.press("Escape");
+  await page.getByText("3 runs selected").waitFor({ state: "hidden" });
+  await Promise.all([...all, late].map((r) => r.end("FINISHED")));
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("many runs are stopped, deleted, brought back by undo and out of the trash", async () => {
+  const live = await head.register({ name: "bulk-live" });
+  await live.run(1);
+  const ended = [await head.register({ name: "bulk-a" }), await head.register({ name: "bulk-b" })];
+  for (const run of ended) await run.end("FINISHED");
+  const { page, problems } = await open(browser);
+  await page.goto(`${head.url}?q=bulk-`);
+  await row(page, live.id).waitFor();
+  await page.getByLabel("Select all").click();
+  await page.getByRole("button", { name: "Delete 2" }).click();
+  await page.getByText("2 runs deleted").waitFor();
+  await row(page, ended[0].id).waitFor({ state: "detached" });
+  await row(page, live.id).waitFor();
+  await page.getByRole("button", { name: "Undo" }).click();
+  await row(page, ended[0].id).waitFor();
+  await row(page, ended[1].id).waitFor();
+
+  await page.getByRole("button", { name: "Stop 1…" }).click();
+  await page.getByRole("button", { name: "Stop 1 run" }).click();
+  await row(page, live.id).getByText("stopping").waitFor();
+
+  await page.getByLabel("Select bulk-live").click();
+  await page.getByLabel("Select bulk-a").click();
+  await page.getByRole("button", { name: "Delete", exact: true }).click();
+  await row(page, ended[0].id).waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "Trash" }).click();
+  await row(page, ended[0].id).waitFor();
+  await page.reload();
+  await page.getByLabel("Select bulk-a").click();
+  await page.getByRole("button", { name: "Restore" }).click();
+  await row(page, ended[0].id).waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "Trash" }).click();
+  await row(page, ended[0].id).waitFor();
+  assert.deepEqual(problems, []);
+  await live.end("ABORTED");
+  await page.close();
+});
+
+test("a click on an experiment or a tag narrows the list, and can be taken back", async () => {
+  const one = await head.register({ name: "narrow-1", experiment: "speech", tags: { team: "audio" } });
+  const two = await head.register({ name: "narrow-2", experiment: "vision", tags: { team: "audio" } });
+  const { page, problems } = await open(browser, { width: 2000 });
+  await page.goto(`${head.url}?q=narrow-`);
+  await row(page, two.id).waitFor();
+  await row(page, one.id).getByTitle("Only speech").click();
+  await row(page, two.id).waitFor({ state: "detached" });
+  assert.match(page.url(), /experiment=speech/);
+  await page.getByRole("button", { name: "Without the filter speech" }).click();
+  await row(page, two.id).waitFor();
+  await row(page, one.id).getByTitle("Only team:audio").click();
+  await page.waitForURL(/tag=team%3Aaudio/);
+  await row(page, two.id).waitFor();
+  await one.end("FINISHED");
+  await two.end("FINISHED");
   assert.deepEqual(problems, []);
   await page.close();
 });
@@ -129,7 +324,7 @@ test("rows are walked and opened from the keyboard, and ? lists the keys", async
   await page.getByRole("dialog").waitFor({ state: "hidden" });
   for (const key of ["j", "j", "k", "j"]) await page.keyboard.press(key);
   const focused = await page.evaluate(() => document.activeElement?.closest("tr")?.getAttribute("data-run"));
-  const second = await page.locator("tbody tr").nth(1).getAttribute("data-run");
+  const second = await rows(page).nth(1).getAttribute("data-run");
   assert.equal(focused, second);
   await page.keyboard.press("Enter");
   await page.waitForURL(`**/runs/${focused}`);

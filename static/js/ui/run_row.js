@@ -1,0 +1,145 @@
+// One row of the list of runs. It is drawn again only if its run is another object than before, or it
+// was selected; what ages by itself is drawn by small components of its own.
+/** @import { Column } from "../model/columns.js" */
+/** @import { Row } from "../model/run_list.js" */
+
+import { Component } from "preact";
+import { metricOf, settingOf } from "../model/columns.js";
+import { count, integer, NOTHING, number, rate } from "../model/format.js";
+import { sparkPath } from "../model/spark.js";
+import { aliveOf, failures, isLive, reasonOf } from "../model/status.js";
+import { plain } from "../model/text.js";
+import { settingAt } from "../model/tree.js";
+import { adjust, go, view } from "../state/route.js";
+import { ALL_RUNS, runView } from "../model/view.js";
+import { sparkline } from "../state/sparks.js";
+import { useFlash } from "./hooks.js";
+import { html } from "./html.js";
+import { RunMark } from "./status.js";
+import { StopButton } from "./stop.js";
+import { Swatch } from "./swatch.js";
+import { Ago, RunDuration } from "./time.js";
+
+/** @typedef {{ run: Row, columns: Column[], selected: boolean, onSelect: (id: string, stretch: boolean) => void }} Props */
+
+/** @extends {Component<Props>} */
+export class RunRow extends Component {
+  /** @param {Props} next */
+  shouldComponentUpdate(next) {
+    const { run, columns, selected } = this.props;
+    return next.run !== run || next.columns !== columns || next.selected !== selected;
+  }
+  render() {
+    return html`<${Cells} ...${this.props} />`;
+  }
+}
+
+/** @param {Props} props */
+function Cells({ run, columns, selected, onSelect }) {
+  const flash = useFlash(
+    `${run.run_status} ${run.controller_state} ${run.num_attempts} ${run.stop_requested_at_ms}`,
+  );
+  const reason = reasonOf(run);
+  /** @param {MouseEvent} e */
+  const open = (e) => {
+    const inside = e.target instanceof Element && e.target.closest("a, button, label, .stop");
+    if (!inside && !getSelection()?.toString()) go(runView(run.id));
+  };
+  return html`<tr ref=${flash} data-run=${run.id} onClick=${open} class=${selected ? "is-selected" : ""}>
+    <td class="c-select">
+      <label>
+        <input
+          type="checkbox"
+          aria-label=${`Select ${plain(run.name)}`}
+          checked=${selected}
+          onClick=${(/** @type {MouseEvent} */ e) => onSelect(run.id, e.shiftKey)}
+        />
+      </label>
+      ${selected && html`<${Swatch} id=${run.id} />`}
+    </td>
+    <td class="c-status"><${RunMark} run=${run} /></td>
+    <td class="c-name">
+      <a href=${`runs/${encodeURIComponent(run.id)}`} data-row-link title=${`${run.name}\n${run.id}`}><bdi>${run.name}</bdi></a>${reason && html`<span class="reason" title=${reason}>${reason}</span>`}
+    </td>
+    ${columns.map((c) => html`<${Cell} key=${c.id} column=${c} run=${run} />`)}
+    <td class="c-actions"><${StopButton} run=${run} /></td>
+  </tr>`;
+}
+
+/** @param {{ column: Column, run: Row }} props */
+function Cell({ column: { id, num }, run }) {
+  const metric = metricOf(id);
+  if (metric !== null) return html`<td class="c-metric num"><${Metric} run=${run} name=${metric} /></td>`;
+  const setting = settingOf(id);
+  if (setting !== null) {
+    const value = settingAt(run.settings ?? {}, setting);
+    return html`<td class=${`c-setting ${num ? "num" : ""}`} title=${value}><bdi>${value}</bdi></td>`;
+  }
+  const draw = CELLS[id];
+  return draw ? draw(run) : html`<td></td>`;
+}
+
+/** @type {Record<string, (run: Row) => any>} */
+const CELLS = {
+  experiment: ({ experiment }) =>
+    html`<td class="c-experiment">
+      ${experiment && html`<button class="plain" title=${`Only ${experiment}`} onClick=${() => adjust({ ...listView(), experiment })}><bdi>${experiment}</bdi></button>`}
+    </td>`,
+  started: (run) => html`<td class="c-started num"><${Ago} at=${run.start_time_ms} /></td>`,
+  duration: (run) => html`<td class="c-duration num"><${RunDuration} run=${run} /></td>`,
+  attempts: (run) => {
+    const failed = failures(run);
+    return html`<td class="c-attempts num">
+      ${failed > 0 ? html`<span class="failed">${integer(failed)}</span> of ${integer(Math.max(failed, run.num_attempts))} failed` : integer(run.num_attempts)}
+    </td>`;
+  },
+  failures: (run) => html`<td class="num">${integer(failures(run))}</td>`,
+  workers: (run) => {
+    const { alive, total } = aliveOf(run.workers);
+    // Once the run has ended nobody is alive, and how many there were is what is left to know.
+    const text = total === 0 ? NOTHING : isLive(run) ? `${integer(alive)}/${integer(total)}` : integer(total);
+    const title = isLive(run) ? `${alive} of ${total} workers alive` : count(total, "worker");
+    return html`<td class="c-workers num" title=${title}>${text}</td>`;
+  },
+  step: (run) => {
+    const step = run.evidence?.progress.last_step ?? null;
+    return html`<td class=${`c-step num ${step === null ? "is-none" : ""}`} title=${step === null ? undefined : integer(step)}>${step === null ? NOTHING : integer(step)}</td>`;
+  },
+  rate: (run) => html`<td class="c-rate num">${rate(run.rate)}</td>`,
+  tags: (run) => html`<td class="c-tags"><${Tags} tags=${run.tags} /></td>`,
+  job: (run) => html`<td class="c-job" title=${run.job_id ?? ""}><bdi>${run.job_id ?? ""}</bdi></td>`,
+  id: (run) => html`<td class="c-id mono" title=${run.id}>${run.id}</td>`,
+};
+
+/** Rows stand on the Runs page only. */
+const listView = () => {
+  const now = view.peek();
+  return now.page === "runs" ? now : ALL_RUNS;
+};
+
+const SPARK = { width: 56, height: 16 };
+
+/** @param {{ run: Row, name: string }} props */
+function Metric({ run, name }) {
+  const value = run.last_metrics?.[name];
+  if (value === undefined) return NOTHING;
+  const spark = sparkline(run.id, name).value;
+  return html`<span class="metric">
+    <svg class="spark" viewBox=${`0 -1 ${SPARK.width} ${SPARK.height + 2}`} aria-hidden="true">
+      ${spark && html`<path d=${sparkPath(spark, SPARK.width, SPARK.height)} />`}
+    </svg>
+    <span>${number(value)}</span>
+  </span>`;
+}
+
+/** @param {{ tags: Record<string, string> }} props */
+function Tags({ tags }) {
+  return Object.entries(tags).map(([key, value]) => {
+    const tag = `${key}:${value}`;
+    const only = () => {
+      const now = listView();
+      adjust({ ...now, tag: [...new Set([...now.tag, tag])] });
+    };
+    return html`<button class="tag" key=${key} title=${`Only ${tag}`} onClick=${only}><bdi>${key}</bdi>:<bdi>${value}</bdi></button>`;
+  });
+}

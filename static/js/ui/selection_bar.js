@@ -1,0 +1,61 @@
+// What can be done with the runs that are selected. Lies over the foot of the page, so that selecting
+// moves nothing. Stopping is asked about once; deleting is not, for it can be undone.
+/** @import { RunsView } from "../model/view.js" */
+
+import { useEffect, useState } from "preact/hooks";
+import { count } from "../model/format.js";
+import { isLive } from "../model/status.js";
+import { compareView, formatView, MOST_SELECTED } from "../model/view.js";
+import { deleteRuns, restoreRuns, stopRuns } from "../state/actions.js";
+import { adjust, go } from "../state/route.js";
+import { list } from "../state/runs.js";
+import { html } from "./html.js";
+import { bind } from "./keyboard.js";
+
+/** @param {{ view: RunsView }} props */
+export function SelectionBar({ view }) {
+  const { selected } = view;
+  const [asking, setAsking] = useState(false);
+  useEffect(() => setAsking(false), [selected.join()]);
+  const any = selected.length > 0;
+  useEffect(() => {
+    if (!any) return undefined;
+    const undo = [
+      bind("Escape", () => adjust({ ...view, selected: [] })),
+      bind("c", () => go(compareView(selected))),
+    ];
+    return () => undo.forEach((u) => u());
+  }, [view]);
+  if (!any) return null;
+  const known = list.value.rows.filter((r) => selected.includes(r.id));
+  const live = known.filter(isLive).map((r) => r.id);
+  const ended = selected.filter((id) => !live.includes(id));
+  const keep = (/** @type {string[]} */ done) =>
+    adjust({ ...view, selected: selected.filter((id) => !done.includes(id)) });
+  const stop = () => {
+    setAsking(false);
+    void stopRuns(live);
+  };
+  const title =
+    selected.length === MOST_SELECTED ? `No more than ${MOST_SELECTED} can be selected` : undefined;
+  return html`<div class="selection" role="region" aria-label="Selected runs">
+    <span title=${title}>${count(selected.length, "run")} selected${title ? ", the most there can be" : ""}</span>
+    <a class="button is-primary" href=${formatView(compareView(selected))} aria-keyshortcuts="c">Compare</a>
+    ${
+      asking
+        ? html`<button class="button is-danger" onClick=${stop}>Stop ${count(live.length, "run")}</button>
+            <button class="button" onClick=${() => setAsking(false)}>Keep ${live.length > 1 ? "them" : "it"}</button>`
+        : live.length > 0 &&
+          html`<button class="button" onClick=${() => setAsking(true)}>Stop ${live.length}…</button>`
+    }
+    ${
+      view.trashed
+        ? html`<button class="button" onClick=${async () => keep(await restoreRuns(selected))}>Restore</button>`
+        : ended.length > 0 &&
+          html`<button class="button" title=${live.length > 0 ? "Those that still run are left" : undefined} onClick=${async () => keep(await deleteRuns(ended))}>
+            Delete ${live.length > 0 ? ended.length : ""}
+          </button>`
+    }
+    <button class="button is-quiet" aria-label="Clear the selection" aria-keyshortcuts="Escape" title="Clear (Esc)" onClick=${() => keep(selected)}>✕</button>
+  </div>`;
+}
