@@ -46,6 +46,9 @@ async function problemText(response) {
 /** @param {string} id */
 export const runUrl = (id) => `api/train/runs/${encodeURIComponent(id)}`;
 
+/** Runs of a first page: more than a window shows, and few enough to be there at once. */
+export const FIRST_PAGE = 50;
+
 /**
  * @param {RunsView} view
  * @param {{ metrics?: string[], page_token?: string | null, page_size?: number, signal?: AbortSignal }} [options]
@@ -72,6 +75,11 @@ export async function getRun(id, signal) {
   return (await ask(runUrl(id), { signal })).json();
 }
 
+/** The same with what its newest workers use right now. @param {string} id @param {AbortSignal} signal @returns {Promise<FullRun>} */
+export async function getRunStats(id, signal) {
+  return (await ask(`${runUrl(id)}?include=stats`, { signal })).json();
+}
+
 /** @param {string} id @param {string | null} page_token @param {AbortSignal} [signal] @returns {Promise<TrailPage>} */
 export async function listEvents(id, page_token, signal) {
   const query = new URLSearchParams({ page_size: "200" });
@@ -79,9 +87,11 @@ export async function listEvents(id, page_token, signal) {
   return (await ask(`${runUrl(id)}/events?${query}`, { signal })).json();
 }
 
-/** The newest ones. @param {string} id @param {AbortSignal} [signal] @returns {Promise<CheckpointPage>} */
-export async function listCheckpoints(id, signal) {
-  return (await ask(`${runUrl(id)}/checkpoints?page_size=200`, { signal })).json();
+/** Newest first. @param {string} id @param {string | null} page_token @param {AbortSignal} [signal] @param {number} [page_size] @returns {Promise<CheckpointPage>} */
+export async function listCheckpoints(id, page_token, signal, page_size = 200) {
+  const query = new URLSearchParams({ page_size: String(page_size) });
+  if (page_token) query.set("page_token", page_token);
+  return (await ask(`${runUrl(id)}/checkpoints?${query}`, { signal })).json();
 }
 
 /** @param {string} id @param {number} number @param {"PUT" | "DELETE"} method */

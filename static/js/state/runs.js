@@ -9,8 +9,8 @@ import { signal } from "@preact/signals";
 import { metricOf, usualMetrics } from "../model/columns.js";
 import { appendPage, applyChange, applyTick, matches } from "../model/run_list.js";
 import { ALL_RUNS, formatView, NEWEST_FIRST } from "../model/view.js";
-import { errorText, listRuns } from "../server/api.js";
-import { listen, listening } from "../server/events.js";
+import { errorText, FIRST_PAGE, listRuns } from "../server/api.js";
+import { connection, listen, listening } from "../server/events.js";
 import { setServerTime } from "./clock.js";
 import { perFrame, throttled } from "./frame.js";
 
@@ -20,8 +20,6 @@ import { perFrame, throttled } from "./frame.js";
  * @typedef {{ view: RunsView | null, rows: Row[], token: string | null, total: number, counts: Counts | null, metrics: string[], unsorted: number }} List
  */
 
-/** More than a window shows, and few enough to be there at once. */
-const FIRST_PAGE = 50;
 const FURTHER_PAGE = 200;
 
 /** @type {List} */
@@ -68,8 +66,9 @@ async function load() {
   request = mine;
   loading.value = "first";
   const view = wanted;
+  // The first page does not wait to hear of changes. What it may have missed is asked for after.
+  const unheard = connection.peek().state !== "live";
   try {
-    await listening;
     const options = { page_size: FIRST_PAGE, metrics: metricsOf(view), signal: mine.signal };
     const page = await listRuns(view, options);
     stale = false;
@@ -79,6 +78,7 @@ async function load() {
     const metrics = usualMetrics(rows, list.peek().metrics);
     list.value = { view, rows, token, total, counts, metrics, unsorted: 0 };
     error.value = null;
+    if (unheard) void listening.then(() => request === mine && connection.peek().state === "live" && load());
   } catch (e) {
     if (!mine.signal.aborted) error.value = errorText(e);
   } finally {

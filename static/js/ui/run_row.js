@@ -1,5 +1,6 @@
 // One row of the list of runs. It is drawn again only if its run is another object than before, or it
 // was selected; what ages by itself is drawn by small components of its own.
+/** @import { Style } from "../model/color.js" */
 /** @import { Column } from "../model/columns.js" */
 /** @import { Row } from "../model/run_list.js" */
 
@@ -20,14 +21,16 @@ import { StopButton } from "./stop.js";
 import { Swatch } from "./swatch.js";
 import { Ago, RunDuration } from "./time.js";
 
-/** @typedef {{ run: Row, columns: Column[], selected: boolean, onSelect: (id: string, stretch: boolean) => void }} Props */
+/** `style`: of a run that is selected. */
+/** @typedef {{ run: Row, columns: Column[], style: Style | undefined, onSelect: (id: string, stretch: boolean) => void }} Props */
 
 /** @extends {Component<Props>} */
 export class RunRow extends Component {
   /** @param {Props} next */
   shouldComponentUpdate(next) {
-    const { run, columns, selected } = this.props;
-    return next.run !== run || next.columns !== columns || next.selected !== selected;
+    const { run, columns, style } = this.props;
+    const restyled = next.style?.color !== style?.color || next.style?.dash !== style?.dash;
+    return next.run !== run || next.columns !== columns || restyled;
   }
   render() {
     return html`<${Cells} ...${this.props} />`;
@@ -35,7 +38,7 @@ export class RunRow extends Component {
 }
 
 /** @param {Props} props */
-function Cells({ run, columns, selected, onSelect }) {
+function Cells({ run, columns, style, onSelect }) {
   const flash = useFlash(
     `${run.run_status} ${run.controller_state} ${run.num_attempts} ${run.stop_requested_at_ms}`,
   );
@@ -45,17 +48,17 @@ function Cells({ run, columns, selected, onSelect }) {
     const inside = e.target instanceof Element && e.target.closest("a, button, label, .stop");
     if (!inside && !getSelection()?.toString()) go(runView(run.id));
   };
-  return html`<tr ref=${flash} data-run=${run.id} onClick=${open} class=${selected ? "is-selected" : ""}>
+  return html`<tr ref=${flash} data-run=${run.id} onClick=${open} class=${style ? "is-selected" : ""}>
     <td class="c-select">
       <label>
         <input
           type="checkbox"
           aria-label=${`Select ${plain(run.name)}`}
-          checked=${selected}
+          checked=${style !== undefined}
           onClick=${(/** @type {MouseEvent} */ e) => onSelect(run.id, e.shiftKey)}
         />
       </label>
-      ${selected && html`<${Swatch} id=${run.id} />`}
+      ${style && html`<${Swatch} ...${style} />`}
     </td>
     <td class="c-status"><${RunMark} run=${run} /></td>
     <td class="c-name">

@@ -4,6 +4,7 @@
 /** @import { RunsView } from "../model/view.js" */
 
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import { seriesStyles } from "../model/color.js";
 import { columns as columnsOf, FIRST, nextSort, sortedBy } from "../model/columns.js";
 import { stretch, toggle, toggleAll } from "../model/selection.js";
 import { NEWEST_FIRST } from "../model/view.js";
@@ -14,8 +15,8 @@ import { bind } from "./keyboard.js";
 import { RunRow } from "./run_row.js";
 import { useAnchor, useMedia, useRem, useWindow } from "./window.js";
 
-/** How many rows before the end of what is loaded the next page is asked for. */
-const AHEAD = 60;
+/** How many rows before the end of what is loaded the next page is asked for: not yet when the first is there. */
+const ahead = (/** @type {number} */ loaded) => Math.min(100, loaded * 0.2);
 const PHONE = "(max-width: 46rem)";
 
 /** @param {{ view: RunsView, foot: any }} props `foot` follows the last row */
@@ -25,15 +26,15 @@ export function RunTable({ view, foot }) {
   const phone = useMedia(PHONE);
   const rowPx = useRem(phone ? 3.75 : 2);
   const ids = useMemo(() => rows.map((r) => r.id), [rows]);
-  const { from, to } = useWindow(frame, rows.length, rowPx);
+  const { from, to, last } = useWindow(frame, rows.length, rowPx);
   useAnchor(frame, ids, rowPx, loadedFor);
   useScrollKept(frame, loadedFor);
   useEffect(() => {
-    if (token && to > rows.length - AHEAD) void loadMore();
-  }, [to, token, rows.length]);
+    if (token && last > rows.length - ahead(rows.length)) void loadMore();
+  }, [last, token, rows.length]);
   const columns = useMemo(() => columnsOf(view.col, metrics), [view.col.join("\n"), metrics.join("\n")]);
   const onSelect = useSelecting(view, ids);
-  const selected = new Set(view.selected);
+  const styles = seriesStyles(view.selected);
   const width = [...FIRST, ...columns].reduce((sum, c) => sum + c.width, 8);
   return html`<div class="table-frame" ref=${frame} tabindex="-1">
     <table
@@ -48,7 +49,7 @@ export function RunTable({ view, foot }) {
               <input
                 type="checkbox"
                 aria-label="Select all runs that are loaded"
-                checked=${ids.length > 0 && ids.every((id) => selected.has(id))}
+                checked=${ids.length > 0 && ids.every((id) => styles.has(id))}
                 onClick=${() => adjust({ ...view, selected: toggleAll(view.selected, ids) })}
               />
             </label>
@@ -59,7 +60,7 @@ export function RunTable({ view, foot }) {
       </thead>
       <tbody>
         <tr class="space" aria-hidden="true"><td style=${{ height: `${from * rowPx}px` }}></td></tr>
-        ${rows.slice(from, to).map((run) => html`<${RunRow} key=${run.id} run=${run} columns=${columns} selected=${selected.has(run.id)} onSelect=${onSelect} />`)}
+        ${rows.slice(from, to).map((run) => html`<${RunRow} key=${run.id} run=${run} columns=${columns} style=${styles.get(run.id)} onSelect=${onSelect} />`)}
         <tr class="space" aria-hidden="true"><td style=${{ height: `${(rows.length - to) * rowPx}px` }}></td></tr>
       </tbody>
     </table>

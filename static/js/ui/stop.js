@@ -14,8 +14,13 @@ export function StopButton({ run }) {
   const [sending, setSending] = useState(false);
   const [error, setError] = useState(/** @type {string | null} */ (null));
   const keep = useRef(/** @type {HTMLButtonElement | null} */ (null));
+  const ask = useRef(/** @type {HTMLButtonElement | null} */ (null));
+  const asked = useRef(false);
+  // To the answer that changes nothing, and back to where the question came from.
   useEffect(() => {
     if (asking) keep.current?.focus();
+    else if (asked.current) ask.current?.focus();
+    asked.current = asking;
   }, [asking]);
 
   if (!isLive(run) || run.stop_requested_at_ms !== null) return null;
@@ -39,7 +44,7 @@ export function StopButton({ run }) {
   if (!asking) {
     return html`<span class="stop">
       ${error && html`<span class="stop-error" role="alert" title=${error}>${error}</span>`}
-      <button class="button" aria-label=${`Stop ${run.name}`} onClick=${() => setAsking(true)}>Stop</button>
+      <button class="button" ref=${ask} aria-label=${`Stop ${run.name}`} onClick=${() => setAsking(true)}>Stop</button>
     </span>`;
   }
   return html`<span class="stop" role="group" aria-label=${`Stop ${run.name}?`} onKeyDown=${onKey}>

@@ -10,18 +10,18 @@ const STRIDE = 8;
 
 /**
  * @param {RefObject<HTMLElement | null>} frame what scrolls @param {number} count @param {number} rowPx
- * @returns {{ from: number, to: number }}
+ * @returns {{ from: number, to: number, last: number }} rows to draw, without `to`, and the last in sight
  */
 export function useWindow(frame, count, rowPx) {
-  const [from, setFrom] = useState(0);
+  const [top, setTop] = useState(0);
   const [height, setHeight] = useState(() => innerHeight);
   useEffect(() => {
     const element = /** @type {HTMLElement} */ (frame.current);
     let asked = false;
     const look = () => {
       asked = false;
-      const first = Math.max(0, Math.floor(element.scrollTop / rowPx) - SPARE);
-      setFrom(first - (first % STRIDE));
+      const first = Math.floor(element.scrollTop / rowPx);
+      setTop(first - (first % STRIDE));
     };
     const onScroll = () => {
       if (!asked) requestAnimationFrame(look);
@@ -36,8 +36,8 @@ export function useWindow(frame, count, rowPx) {
       observer.disconnect();
     };
   }, [rowPx]);
-  const to = Math.min(count, from + Math.ceil(height / rowPx) + 2 * SPARE + STRIDE);
-  return { from: Math.min(from, Math.max(0, count - 1)), to };
+  const last = top + STRIDE + Math.ceil(height / rowPx);
+  return { from: Math.max(0, Math.min(top - SPARE, count - 1)), to: Math.min(count, last + SPARE), last };
 }
 
 /**

@@ -1,7 +1,7 @@
 // A head that goes away and comes back, seen from an open page.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, open, row, screenshot } from "./browser.mjs";
+import { launch, open, row, screenshot, until } from "./browser.mjs";
 import { Head } from "./head.mjs";
 
 const head = new Head();
@@ -56,30 +56,90 @@ test("a run page heals too", async () => {
   await page.close();
 });
 
+/** How many streams of events the head has open. */
+async function streams() {
+  const figures = await (await fetch(new URL("metrics", head.url))).text();
+  return Number(/^trainhead_streams (\d+)/m.exec(figures)?.[1]);
+}
+
+/** @param {number} n */
+const streamsAre = (n) => until(async () => (await streams()) === n, `${n} streams at the head`);
+
+/** @param {import("playwright-core").Page} page @param {boolean} hidden */
+const hide = (page, hidden) =>
+  page.evaluate((to) => {
+    Object.defineProperty(document, "hidden", { value: to, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+  }, hidden);
+
 test("a hidden tab is quiet, and catches up when it is looked at again", async () => {
+  await streamsAre(0);
   const { page, problems } = await open(browser);
   await page.clock.install();
   /** @type {string[]} */
   const requests = [];
   await page.goto(head.url);
   await page.getByText("Live", { exact: true }).waitFor();
+  await streamsAre(1);
   page.on("request", (r) => requests.push(r.url()));
-  const hide = (/** @type {boolean} */ hidden) =>
-    page.evaluate((to) => {
-      Object.defineProperty(document, "hidden", { value: to, configurable: true });
-      document.dispatchEvent(new Event("visibilitychange"));
-    }, hidden);
-  await hide(true);
+  await hide(page, true);
   await page.clock.fastForward(60_000);
+  await streamsAre(0);
   const run = await head.register({ name: "while-hidden" });
   await run.run(1);
   await page.clock.fastForward(60_000);
   assert.equal(requests.join(), "");
-  await hide(false);
+  await hide(page, false);
   await row(page, run.id).getByText("running").waitFor();
-  const streams = requests.filter((/** @type {string} */ r) => r.includes("api/train/events"));
-  assert.equal(streams.length, 1);
+  await streamsAre(1);
   await run.end("FINISHED");
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("six tabs of a browser share one stream, and each hears what it must", async () => {
+  await streamsAre(0);
+  const context = await browser.newContext({ viewport: { width: 1200, height: 700 } });
+  const pages = [];
+  for (let i = 0; i < 6; i += 1) {
+    const page = await context.newPage();
+    await page.goto(head.url);
+    await page.getByText("Live", { exact: true }).waitFor();
+    pages.push(page);
+  }
+  assert.equal(await streams(), 1);
+  const run = await head.register({ name: "for-all-six" });
+  for (const page of pages) await row(page, run.id).waitFor();
+
+  // One that is hidden misses what happens, and hears of it when it is looked at again.
+  const [first, second] = pages;
+  await first.clock.install();
+  await hide(first, true);
+  await first.clock.fastForward(20_000);
+  await run.run(1);
+  await row(second, run.id).getByText("running").waitFor();
+  assert.equal(await row(first, run.id).getByText("running").count(), 0);
+  await hide(first, false);
+  await row(first, run.id).getByText("running").waitFor();
+
+  // The stream is nobody's own: it goes on when the tab that came first is closed.
+  await first.close();
+  await run.end("FINISHED");
+  for (const page of pages.slice(1)) await row(page, run.id).getByText("Finished").waitFor();
+  assert.equal(await streams(), 1);
+  await context.close();
+  await streamsAre(0);
+});
+
+test("a browser without shared workers listens in each tab by itself", async () => {
+  const { page, problems } = await open(browser);
+  await page.addInitScript(() => void Reflect.deleteProperty(window, "SharedWorker"));
+  await page.goto(head.url);
+  await page.getByText("Live", { exact: true }).waitFor();
+  const run = await head.register({ name: "old-browser" });
+  await row(page, run.id).waitFor();
+  await run.end("FINISHED");
+  await row(page, run.id).getByText("Finished").waitFor();
   assert.deepEqual(problems, []);
   await page.close();
 });

@@ -4,9 +4,9 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 const css = readFileSync(new URL("../../../static/css/tokens.css", import.meta.url), "utf8");
-const [light, dark] = css
-  .split("@media (prefers-color-scheme: dark)")
-  .map((part) => new Map([...part.matchAll(/--([\w-]+): (#[0-9a-f]{6});/g)].map((m) => [m[1], m[2]])));
+const pairs = [...css.matchAll(/--([\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\);/g)];
+const light = new Map(pairs.map(([, name, color]) => [name, color]));
+const dark = new Map(pairs.map(([, name, , color]) => [name, color]));
 const TEXT = [
   "text",
   "quiet",
@@ -44,6 +44,9 @@ for (const [name, tokens] of /** @type {const} */ ([
         assert.ok(ratio >= 4.5, `--${text} on --${ground}: ${ratio.toFixed(2)}`);
       }
     }
+  });
+  test(`what stands on the accent holds its contrast in the ${name} theme`, () => {
+    assert.ok(contrast(tokens.get("on-accent") ?? "", tokens.get("accent") ?? "") >= 4.5);
   });
   test(`curves can be told from the ground in the ${name} theme`, () => {
     for (let i = 0; i < 8; i += 1) {

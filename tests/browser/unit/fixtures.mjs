@@ -23,6 +23,9 @@ export function makeRun(change = {}) {
     num_attempts: 1,
     num_failures: { worker: 0, controller: 0, preemption: 0 },
     tags: {},
+    settings: {},
+    notes: null,
+    datasets: [],
     workers: [makeWorker(0), makeWorker(1)],
     evidence: {
       process: { state: "running", pid: 1, host: "h", observed_by: "head", observed_at_ms: 1 },

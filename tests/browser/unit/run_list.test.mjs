@@ -43,7 +43,23 @@ test("searching looks at name, id, job and tags, in any case", () => {
   for (const q of ["résu", "ID-7", "SLURM", "team:nlp", " nlp "])
     assert.ok(matches(run, { ...ALL_RUNS, q }), q);
   assert.ok(!matches(run, { ...ALL_RUNS, q: "other" }));
-  assert.ok(!matches({ ...run, trashed_at_ms: 1 }, ALL_RUNS), "the trash is not in the list");
+});
+
+test("the trash, an experiment and tags narrow the list", () => {
+  const run = makeRun({ experiment: "vision", tags: { team: "nlp", gpu: "a" } });
+  assert.ok(!matches({ ...run, trashed_at_ms: 1 }, ALL_RUNS));
+  assert.ok(matches({ ...run, trashed_at_ms: 1 }, { ...ALL_RUNS, trashed: true }));
+  assert.ok(!matches(run, { ...ALL_RUNS, trashed: true }));
+  assert.ok(matches(run, { ...ALL_RUNS, experiment: "vision", tag: ["team:nlp", "gpu:a"] }));
+  assert.ok(!matches(run, { ...ALL_RUNS, experiment: "visio" }));
+  assert.ok(!matches(run, { ...ALL_RUNS, tag: ["team:nlp", "gpu:b"] }));
+});
+
+test("in another order nothing enters or moves by itself", () => {
+  const view = { ...ALL_RUNS, sort: "name" };
+  assert.equal(ids(applyChange({ rows: rows(), complete: true }, at("d", 40), view)), "cba");
+  const [first] = applyChange({ rows: rows(), complete: true }, { ...at("c", 30), name: "z" }, view);
+  assert.equal(first.name, "z");
 });
 
 test("ticks bring step, metrics and a measured rate, and end a stall", () => {

@@ -1,7 +1,14 @@
 // The view in the URL: what is written is read back the same, and nonsense becomes the default.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ALL_RUNS, formatView, parseView, runView } from "../../../static/js/model/view.js";
+import {
+  ALL_RUNS,
+  compareView,
+  formatView,
+  MOST_SELECTED,
+  parseView,
+  runView,
+} from "../../../static/js/model/view.js";
 
 /** @param {string} url */
 function parse(url) {
@@ -12,11 +19,27 @@ function parse(url) {
 /** @type {import("../../../static/js/model/view.js").View[]} */
 const VIEWS = [
   ALL_RUNS,
-  { page: "runs", status: ["STARTED", "ERRORED"], q: "a b&c=/?#%" },
+  { ...ALL_RUNS, status: ["STARTED", "ERRORED"], q: "a b&c=/?#%" },
+  {
+    ...ALL_RUNS,
+    experiment: "<i>,é",
+    tag: ["a:b,c", "x:1"],
+    sort: "-metric:val/loss",
+    col: ["step", "metric:a,b"],
+    selected: ["r-1", "r_2"],
+    trashed: true,
+  },
   runView("0199-x"),
-  { ...runView("weird/id ?#"), tab: "metrics", q: "loss", smooth: 0.6, x: "time" },
-  { ...runView("r"), tab: "logs", attempt: 0, rank: 12 },
-  { ...runView("r"), tab: "workers" },
+  { ...runView("weird/id ?#"), tab: "metrics", q: "loss", smooth: 0.6, x: "time", scale: "log" },
+  { ...runView("r"), tab: "metrics", zoom: [0.125, 3e6], full: "train/loss", closed: ["train", "a,b"] },
+  { ...runView("r"), tab: "metrics", x: "wall", zoom: [1_767_225_600_000, 1_767_225_660_000] },
+  { ...runView("r"), tab: "logs", attempt: 0, rank: 12, find: "err or", at: 5_000_000_000 },
+  { ...runView("r"), tab: "logs", rank: "all" },
+  { ...runView("r"), tab: "workers", attempts: "all" },
+  compareView(["a", "b"]),
+  { ...compareView(["a", "b"]), tab: "sweep", across: "lr", score: "val/loss", rows: "all" },
+  { page: "experiments", q: "x" },
+  { page: "nodes" },
 ];
 
 test("every view survives its own URL", () => {
@@ -29,12 +52,22 @@ test("defaults are not in the URL", () => {
 });
 
 test("unknown values become the default", () => {
-  assert.deepEqual(parse("/?status=NOPE&status=ERRORED"), { page: "runs", status: ["ERRORED"], q: "" });
-  assert.deepEqual(parse("/runs/r?tab=nope&smooth=7&x=q&attempt=-1&rank=1e9"), runView("r"));
+  assert.deepEqual(parse("/?status=NOPE&status=ERRORED"), { ...ALL_RUNS, status: ["ERRORED"] });
+  const nonsense = "tab=nope&smooth=7&x=q&scale=&zoom=9..1&attempt=-1&rank=1e9&at=x&attempts=no";
+  assert.deepEqual(parse(`/runs/r?${nonsense}`), runView("r"));
+  assert.deepEqual(parse("/compare?runs=,a,,a&tab=x"), compareView(["a"]));
 });
 
 test("other paths, and ids that cannot be decoded, are no pages", () => {
   assert.equal(parse("/else").page, "missing");
   assert.equal(parse("/runs/").page, "missing");
   assert.equal(parse("/runs/%E0%A4%A").page, "missing");
+});
+
+test("as many runs can be selected as a URL has room for", () => {
+  const many = Array.from({ length: 500 }, (_, i) => `01a22e6c-8fe4-75e0-9bf0-a1f8781d4${i}`);
+  const view = parse(formatView({ ...ALL_RUNS, selected: many }));
+  assert.equal(view.page === "runs" && view.selected.length, MOST_SELECTED);
+  // nginx takes 8 kB of a request's first line.
+  assert.ok(formatView(view).length < 7000);
 });
