@@ -52,6 +52,12 @@ pub const REPORT_POINTS: usize = 1_000_000;
 pub const SORT_CHARS: usize = 600;
 /// Most metrics whose last values a list shows.
 pub const LISTED_METRICS: usize = 64;
+/// Longest text that is looked for in a log, characters.
+pub const SEARCH_CHARS: usize = 1_000;
+/// Most lines of a log that one search gives.
+pub const LOG_MATCHES: u32 = 1_000;
+/// Lines of a log that a search gives when the caller does not say.
+pub const DEFAULT_LOG_MATCHES: u32 = 100;
 /// Most streams of events at a time.
 pub const STREAMS: usize = 5_000;
 /// Most runs one heartbeat may name.

@@ -1,5 +1,5 @@
-//! Building blocks that do not know what a run is: ids, time, limits, secrets, tasks, files with holes and their tails, masking, what a
-//! host has.
+//! Building blocks that do not know what a run is: ids, time, limits, secrets, tasks, files with holes and their tails,
+//! searching in logs, masking, what a host has.
 
 pub mod clock;
 pub mod error;
@@ -8,7 +8,9 @@ pub mod http;
 pub mod ids;
 pub mod invalid;
 pub mod limits;
+mod log_errors;
 pub mod log_limit;
+pub mod log_search;
 pub mod masking;
 pub mod number;
 pub mod readable;

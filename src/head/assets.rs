@@ -52,6 +52,9 @@ pub(super) fn pages() -> Router<Head> {
     Router::new()
         .route("/", get(index))
         .route("/runs/{run_id}", get(index))
+        .route("/compare", get(index))
+        .route("/experiments", get(index))
+        .route("/nodes", get(index))
         .route("/static/{*path}", get(file))
         .layer(CompressionLayer::new())
 }

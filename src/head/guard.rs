@@ -18,11 +18,11 @@ use axum::{
 };
 use tracing::{debug, warn};
 
-use super::{problem::Problem, router::Head};
+use super::{packing, problem::Problem, router::Head};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Room for the headers of an answer, those that the guard adds with them.
-pub(super) const HEADERS: usize = 12;
+pub(super) const HEADERS: usize = 14;
 /// A request that took longer is worth a line in the log. Streams answer at once and are not meant.
 const SLOW_MS: u128 = 1000;
 
@@ -64,6 +64,7 @@ pub(super) async fn guard(State(head): State<Head>, request: Request, next: Next
     let id = request_id(request.headers());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let route = request.extensions().get::<MatchedPath>().cloned();
+    let takes_gzip = packing::is_wanted(request.headers());
     let mut response = match refuse(&head.hosts, &method, request.headers(), request.uri().host()) {
         Some(problem) => problem.into_response(),
         None => next.run(request).await,
@@ -71,6 +72,9 @@ pub(super) async fn guard(State(head): State<Head>, request: Request, next: Next
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
         // A HEAD answer keeps its empty body; everything else is told the id that stands in the log.
         response = problem.with_request_id(id.clone()).into_response();
+    }
+    if takes_gzip {
+        response = packing::pack(response).await;
     }
     let took = begun.elapsed();
     let route = route.as_ref().map_or("unmatched", MatchedPath::as_str);

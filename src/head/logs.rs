@@ -3,7 +3,7 @@
 //! A log whose middle was left out (`base::log_limit`) has a hole. Offsets stay those of the file; what is not there is
 //! not sent. A range and a tail are one stretch without a hole; the whole log, and one that is followed, pass over it.
 
-use std::{fs::File, io, sync::Arc, time::Duration};
+use std::{fs::File, io, path::PathBuf, sync::Arc, time::Duration};
 
 use axum::{
     Json,
@@ -114,11 +114,7 @@ pub(super) async fn read_log(
     ApiQuery(params): ApiQuery<LogParams>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let ranks = head.state.ranks(&run).await?;
-    let path = DataDir::log(&run, attempt, rank);
-    if !ranks.iter().any(|(a, ranks)| *a == attempt && ranks.contains(&rank)) {
-        return Err(no_log(attempt, rank));
-    }
+    let path = place(&head, &run, attempt, rank).await?;
     let follow = params.follow.unwrap_or(0) != 0;
     let opened = head.state.data_dir().open_beneath(&path);
     let file = match opened {
@@ -275,6 +271,22 @@ fn parse_range(range: &str, size: u64) -> Option<(u64, u64)> {
             (from <= to).then(|| (from, to.saturating_add(1)))
         }
     }
+}
+
+/// Where the log of a rank is, below the data directory.
+async fn place(head: &Head, run: &RunId, attempt: u32, rank: u32) -> Result<PathBuf, Problem> {
+    let ranks = head.state.ranks(run).await?;
+    let is_one = ranks.iter().any(|(a, ranks)| *a == attempt && ranks.contains(&rank));
+    is_one.then(|| DataDir::log(run, attempt, rank)).ok_or_else(|| no_log(attempt, rank))
+}
+
+/// The log of a rank, open.
+pub(super) async fn open(head: &Head, run: &RunId, attempt: u32, rank: u32) -> Result<File, Problem> {
+    let path = place(head, run, attempt, rank).await?;
+    head.state.data_dir().open_beneath(&path).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => no_log(attempt, rank),
+        _ => Problem::internal(&format!("log {}: {e}", path.display())),
+    })
 }
 
 fn no_log(attempt: u32, rank: u32) -> Problem {

@@ -16,7 +16,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     assets, assets::Assets, checkpoints, controllers, docs, figures, figures::HttpFigures, guard,
-    guard::AllowedHosts, health, logs, metrics, people, places, problem::Problem, ray, runs, sse,
+    guard::AllowedHosts, health, log_search, logs, metrics, people, places, problem::Problem, ray, runs, sse,
 };
 use crate::state::StateHandle;
 
@@ -84,6 +84,7 @@ fn api() -> OpenApiRouter<Head> {
         .routes(routes!(checkpoints::pin_checkpoint, checkpoints::unpin_checkpoint))
         .routes(routes!(logs::list_logs))
         .routes(routes!(logs::read_log, logs::append_log))
+        .routes(routes!(log_search::search_log))
         .routes(routes!(sse::follow_events))
         .routes(routes!(ray::list_ray_v1_runs))
         .routes(routes!(ray::list_ray_v2_runs))

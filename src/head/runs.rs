@@ -52,8 +52,9 @@ pub(super) struct ListParams {
     started_after_ms: Option<Timestamp>,
     /// Only runs that started before.
     started_before_ms: Option<Timestamp>,
-    /// `start_time`, `name`, `duration`, `status` or `metric:KEY`, downwards with a `-` before it; `-start_time` if it
-    /// is not given. Runs without such a value come last.
+    /// `start_time`, `name`, `experiment`, `status`, `duration`, `attempts` (how many), `failures` (of workers and the
+    /// controller), `workers` (of the newest attempt), `step` (the last one) or `metric:KEY`, downwards with a `-` before it;
+    /// `-start_time` if it is not given. Runs without such a value come last.
     #[param(max_length = 600)]
     sort: Option<String>,
     /// How many.
@@ -110,24 +111,27 @@ impl ListParams {
     }
 
     fn include(&self) -> Result<Include, Problem> {
-        let list = |values: &[String]| -> Vec<String> {
-            let parts = values.iter().flat_map(|list| list.split(',')).filter(|part| !part.is_empty());
-            parts.map(str::to_owned).collect()
-        };
-        let metrics = list(&self.metrics);
+        let metrics: Vec<String> = list(&self.metrics).map(str::to_owned).collect();
         if metrics.len() > limits::LISTED_METRICS {
             return Err(Invalid::over("metrics", limits::LISTED_METRICS, "metrics").into());
         }
         if self.include.is_empty() {
             return Ok(Include { metrics, ..Include::default() });
         }
-        let members = list(&self.include).iter().map(|word| word.parse()).collect::<Result<_, _>>();
-        let members = members.map_err(|_| {
-            let all: Vec<&str> = Member::ALL.iter().map(|m| m.as_str()).collect();
-            Invalid::rule("include", format!("{} can be included", all.join(", ")))
-        })?;
-        Ok(Include { members, metrics })
+        Ok(Include { members: members(&self.include)?, metrics })
     }
+}
+
+/// The parts of a parameter that is repeated or separated by commas.
+fn list(values: &[String]) -> impl Iterator<Item = &str> {
+    values.iter().flat_map(|list| list.split(',')).filter(|part| !part.is_empty())
+}
+
+fn members(include: &[String]) -> Result<Vec<Member>, Invalid> {
+    list(include).map(str::parse).collect::<Result<_, _>>().map_err(|_| {
+        let all: Vec<&str> = Member::ALL.iter().map(|m| m.as_str()).collect();
+        Invalid::rule("include", format!("{} can be included", all.join(", ")))
+    })
 }
 
 /// A page of the list.
@@ -157,14 +161,31 @@ pub(super) async fn list_runs(
     Ok(json(StatusCode::OK, head.state.list(&query, &include).await?))
 }
 
+/// What of a run is asked for.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ShowParams {
+    /// `stats`: what the workers on the head's host use right now, as `process_stats` and `gpus` of each. What else the list
+    /// can include is there anyway.
+    #[serde(default)]
+    include: Vec<String>,
+}
+
 /// One run in full.
-#[utoipa::path(get, path = "/api/train/runs/{run_id}", tag = "read", params(("run_id" = RunId, Path)),
+#[utoipa::path(get, path = "/api/train/runs/{run_id}", tag = "read", params(("run_id" = RunId, Path), ShowParams),
     responses((status = 200, body = inline(TrainRunDetail)), AnyProblem))]
 pub(super) async fn show_run(
     State(head): State<Head>,
     ApiPath(run): ApiPath<RunId>,
+    ApiQuery(params): ApiQuery<ShowParams>,
 ) -> Result<Response, Problem> {
-    Ok(json(StatusCode::OK, head.state.run(&run).await?))
+    let run = if members(&params.include)?.contains(&Member::Stats) {
+        head.state.run_with_stats(&run).await?
+    } else {
+        head.state.run(&run).await?
+    };
+    Ok(json(StatusCode::OK, run))
 }
 
 /// A page of events.

@@ -52,6 +52,6 @@ pub use event::{Actor, Event, EventKind, Trail};
 pub use failure::FirstFailure;
 pub use phase::{ControllerState, Phase, RunStatus};
 pub use process::ProcessIdentity;
-pub use record::{NumFailures, RunRecord};
+pub use record::{NumFailures, RunRecord, Tally};
 pub use refusal::Refusal;
 pub use worker::{Exit, Worker, WorkerStatus};

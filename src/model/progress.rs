@@ -43,6 +43,15 @@ struct LastValue {
     value: MetricValue,
 }
 
+/// What a run reported last, as the list keeps it of one that has ended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LastReported {
+    /// The last value of each key at hand.
+    pub values: Vec<(String, f64)>,
+    /// The leading rank's last step.
+    pub step: Option<i64>,
+}
+
 /// Progress as it is shown.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct ProgressView {
@@ -125,6 +134,12 @@ impl Progress {
     #[must_use]
     pub fn last_metrics(&self) -> BTreeMap<&str, MetricValue> {
         self.last_values.iter().map(|(k, v)| (k.as_str(), v.value)).collect()
+    }
+
+    /// What was reported last.
+    #[must_use]
+    pub fn last_reported(&self) -> LastReported {
+        LastReported { values: self.last_values(), step: self.last_step() }
     }
 
     /// The last value of each key at hand, as numbers.

@@ -35,6 +35,17 @@ pub struct NumFailures {
     pub preemption: u32,
 }
 
+/// Numbers of a run that lists are ordered by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Attempts that it has had.
+    pub attempts: u32,
+    /// Failures of workers and of the controller.
+    pub failures: u32,
+    /// Workers of the newest attempt.
+    pub workers: u32,
+}
+
 impl RunRecord {
     /// The newest attempt.
     #[must_use]
@@ -71,6 +82,18 @@ impl RunRecord {
             }
         }
         n
+    }
+
+    /// What lists are ordered by.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let NumFailures { worker, controller, preemption: _ } = self.num_failures();
+        Tally {
+            attempts: small(self.attempts.len()),
+            failures: worker.saturating_add(controller),
+            workers: self.newest_attempt().map_or(0, |attempt| small(attempt.workers.len())),
+        }
     }
 
     /// Whether `token` may write this run.

@@ -166,12 +166,34 @@ pub struct RunSeries {
 }
 
 /// What was reported by attempts and then thrown away by a restart from an earlier step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Lost {
     /// Steps that were done again.
     pub steps: u64,
     /// How long the attempts that lost them had worked at them, ms.
     pub ms: u64,
+    /// The attempts that lost something, oldest first.
+    pub attempts: Vec<LostOfAttempt>,
+}
+
+/// What one attempt reported that was thrown away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct LostOfAttempt {
+    /// Its ordinal.
+    pub attempt: u32,
+    /// Steps that were done again.
+    pub steps: u64,
+    /// How long it had worked at them, ms.
+    pub ms: u64,
+}
+
+impl Lost {
+    /// Adds what an attempt lost.
+    pub fn add(&mut self, lost: LostOfAttempt) {
+        self.steps += lost.steps;
+        self.ms += lost.ms;
+        self.attempts.push(lost);
+    }
 }
 
 /// The metrics of a run.

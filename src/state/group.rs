@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     base::{RunId, Timestamp},
-    model::{RunRecord, Trail, ledger::Ledger, points::Block, view::Document},
+    model::{RunRecord, Trail, ledger::Ledger, points::Block, progress::LastReported, view::Document},
     store::{Batch, ListedRun, metrics::Stream},
 };
 
@@ -28,8 +28,8 @@ pub(super) struct Group {
     pub(super) sealed: Vec<SealedStream>,
     /// Runs that were deleted.
     pub(super) purged: Vec<RunId>,
-    /// Last metric values of runs that came to rest.
-    pub(super) last_values: HashMap<RunId, Vec<(String, f64)>>,
+    /// What runs that came to rest reported last.
+    pub(super) last_reported: HashMap<RunId, LastReported>,
     answers: Vec<Answer>,
 }
 
@@ -124,7 +124,7 @@ impl Group {
             }
             self.batch.record(record, &doc, trail);
             trail.events.iter().for_each(|event| self.batch.event(event));
-            listed.push((ListedRun::of(record, self.last_values.remove(id)), doc));
+            listed.push((ListedRun::of(record, self.last_reported.remove(id)), doc));
         }
         listed
     }

@@ -45,6 +45,11 @@ impl LiveMap {
         self.0.read().get(run)?.progress.last_value(key)
     }
 
+    /// A run's last step.
+    pub(crate) fn last_step(&self, run: &RunId) -> Option<i64> {
+        self.0.read().get(run)?.progress.last_step()
+    }
+
     pub(crate) fn put(&self, run: &RunId, facts: LiveFacts) {
         self.0.write().insert(run.clone(), facts);
     }

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     base::RunId,
     model::{
-        Event, Refusal,
+        Event, Refusal, RunRecord,
         progress::Progress,
         run::Controller,
         view::{Standing, StatsOf},
@@ -36,15 +36,36 @@ impl StateHandle {
         let shown = match known {
             Some(shown) => shown,
             None => {
-                let shown = Arc::new(self.read_run(id).await?);
+                let shown = Arc::new(self.show(&self.record(id).await?, &StatsOf::new()).await?);
                 shared.shown.keep(id, &shown, commits);
                 shown
             }
         };
+        self.finish(id, &shown)
+    }
+
+    /// One run in full, with what its workers on the head's host use right now, as JSON.
+    ///
+    /// # Errors
+    /// When there is no such run.
+    pub async fn run_with_stats(&self, id: &RunId) -> Result<Bytes, StateError> {
+        self.reconcile_to_read().await?;
+        if !self.is_live(id)? {
+            // Nothing of it uses anything, so that it is shown as it lies ready.
+            return self.run(id).await;
+        }
+        let record = self.record(id).await?;
+        let stats = self.stats(std::slice::from_ref(&record)).await?.remove(id).unwrap_or_default();
+        let shown = self.show(&record, &stats).await?;
+        self.finish(id, &shown)
+    }
+
+    /// Adds what changes by itself.
+    fn finish(&self, id: &RunId, shown: &ShownRun) -> Result<Bytes, StateError> {
         let mut out = Vec::with_capacity(shown.json.len() + MOVING);
         out.extend_from_slice(&shown.json);
         if let Some((controller, progress)) = &shown.live {
-            let live = shared.live.get(id);
+            let live = self.shared.live.get(id);
             self.moving(controller, live.as_ref(), progress.as_ref(), &mut out)?;
         }
         // Writing to a vector cannot fail.
@@ -52,21 +73,24 @@ impl StateHandle {
         Ok(out.into())
     }
 
-    async fn read_run(&self, id: &RunId) -> Result<ShownRun, StateError> {
-        let reader = &self.shared.reader;
-        let record = reader.record(id).await?.ok_or_else(|| Refusal::RunNotFound(id.clone()))?;
-        let stats = StatsOf::new();
+    async fn record(&self, id: &RunId) -> Result<RunRecord, StateError> {
+        let record = self.shared.reader.record(id).await?;
+        Ok(record.ok_or_else(|| Refusal::RunNotFound(id.clone()))?)
+    }
+
+    async fn show(&self, record: &RunRecord, stats: &StatsOf) -> Result<ShownRun, StateError> {
         let detail = Standing {
-            run: record.view(&stats),
+            run: record.view(stats),
             epoch: record.controller.epoch,
             stop: record.run.stop.as_ref(),
-            attempts: record.attempt_views(&stats),
+            attempts: record.attempt_views(stats),
         };
         let mut json = serde_json::to_vec(&detail).map_err(|e| StateError::Unavailable(e.to_string()))?;
         json.pop();
-        let progress = reader.progress(std::slice::from_ref(id)).await?.remove(id);
+        let id = &record.run.id;
+        let progress = self.shared.reader.progress(std::slice::from_ref(id)).await?.remove(id);
         if !record.run.phase.is_terminal() {
-            return Ok(ShownRun { json, live: Some((record.controller, progress)) });
+            return Ok(ShownRun { json, live: Some((record.controller.clone(), progress)) });
         }
         self.moving(&record.controller, None, progress.as_ref(), &mut json)?;
         Ok(ShownRun { json, live: None })
@@ -100,8 +124,13 @@ impl StateHandle {
     /// # Errors
     /// When there is no such run.
     pub async fn ranks(&self, id: &RunId) -> Result<Vec<(u32, Vec<u32>)>, StateError> {
-        let record = self.shared.reader.record(id).await?.ok_or_else(|| Refusal::RunNotFound(id.clone()))?;
-        Ok(record.attempts.iter().map(|a| (a.ordinal, (0..a.num_workers).collect())).collect())
+        Ok(self
+            .record(id)
+            .await?
+            .attempts
+            .iter()
+            .map(|a| (a.ordinal, (0..a.num_workers).collect()))
+            .collect())
     }
 
     /// Whether the run lives.

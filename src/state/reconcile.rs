@@ -112,7 +112,7 @@ impl WorkingSet {
             if facts.progress != Progress::default() {
                 group.batch.progress(id, &facts.progress);
             }
-            group.last_values.insert(id.clone(), facts.progress.last_values());
+            group.last_reported.insert(id.clone(), facts.progress.last_reported());
             // It may go on in this very group.
             self.rested.insert(id.clone(), facts.progress);
         }

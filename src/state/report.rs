@@ -132,7 +132,7 @@ impl WorkingSet {
             let measured = blocks.iter().flat_map(|block| &block.time).max().copied();
             note(progress, measured.unwrap_or(around.now));
             group.batch.progress(id, progress);
-            group.last_values.insert(id.clone(), progress.last_values());
+            group.last_reported.insert(id.clone(), progress.last_reported());
             group.touched.entry(id.clone()).or_default();
         }
         group.reported.push(Reported { run: id.clone(), stream, id: batch, blocks });

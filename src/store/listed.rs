@@ -15,7 +15,12 @@ use super::{
 };
 use crate::{
     base::{RunId, Tasks, Timestamp, error::chain, number},
-    model::{RunRecord, RunStatus, progress::Progress, retention::EndedRun, view::Document},
+    model::{
+        RunRecord, RunStatus, Tally,
+        progress::{LastReported, Progress},
+        retention::EndedRun,
+        view::Document,
+    },
 };
 
 /// In how many parts all runs are read at once.
@@ -35,12 +40,13 @@ pub(crate) struct ListedRun {
     pub(crate) experiment: Option<String>,
     pub(crate) tags: BTreeMap<String, String>,
     pub(crate) trashed: bool,
-    /// Last values of its metrics, once it has ended; none if they are as they were.
-    pub(crate) values: Option<Vec<(String, f64)>>,
+    pub(crate) tally: Tally,
+    /// What it reported last, once it has ended; none if that is as it was.
+    pub(crate) last: Option<LastReported>,
 }
 
 impl ListedRun {
-    pub(crate) fn of(record: &RunRecord, values: Option<Vec<(String, f64)>>) -> Self {
+    pub(crate) fn of(record: &RunRecord, last: Option<LastReported>) -> Self {
         let run = &record.run;
         Self {
             id: run.id.clone(),
@@ -52,7 +58,8 @@ impl ListedRun {
             experiment: run.experiment.clone(),
             tags: run.tags.clone(),
             trashed: run.trashed_at.is_some(),
-            values,
+            tally: record.tally(),
+            last,
         }
     }
 
@@ -172,7 +179,7 @@ impl Reader {
     ) {
         let mut rows = sqlx::query(
             "select id, start_time_ms, end_time_ms, run_status, name, job_id, experiment, tags, trashed_at_ms,
-                workers_at, progress
+                workers_at, num_attempts, num_failures, num_workers, progress
             from runs
             left join progress on run_id = id
             where runs.rowid >= $1
@@ -268,6 +275,11 @@ fn listed(row: &SqliteRow) -> Result<ListedRun, StoreError> {
         experiment: row.try_get("experiment")?,
         tags: json(T, row, "tags")?,
         trashed: row.try_get::<Option<i64>, _>("trashed_at_ms")?.is_some(),
-        values: progress.map(|progress| progress.last_values()),
+        tally: Tally {
+            attempts: small(T, row, "num_attempts")?,
+            failures: small(T, row, "num_failures")?,
+            workers: small(T, row, "num_workers")?,
+        },
+        last: progress.map(|progress| progress.last_reported()),
     })
 }

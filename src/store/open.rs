@@ -33,6 +33,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (6, "checkpoints", include_str!("../../migrations/0006_checkpoints.sql")),
     (7, "metric chunks", include_str!("../../migrations/0007_metric_chunks.sql")),
     (8, "tail without index", include_str!("../../migrations/0008_tail_without_index.sql")),
+    (9, "tallies", include_str!("../../migrations/0009_tallies.sql")),
 ];
 
 /// What can go wrong in the store.

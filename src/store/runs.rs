@@ -14,7 +14,7 @@ use super::{
 use crate::{
     base::{ActorId, RunId, Timestamp, TokenHash, error::chain, number},
     model::{
-        Actor, ControllerState, FirstFailure, Phase, ProcessIdentity, RunRecord, RunStatus,
+        Actor, ControllerState, FirstFailure, Phase, ProcessIdentity, RunRecord, RunStatus, Tally,
         run::{ActorStatus, Concluded, Controller, Run, Stop},
         settings::Settings,
         view::Document,
@@ -49,6 +49,9 @@ pub(super) struct RunRow<'a> {
     body_hash: &'a str,
     doc: Long,
     workers_at: usize,
+    num_attempts: u32,
+    num_failures: u32,
+    num_workers: u32,
 }
 
 /// Adds a run's row. A live run has no document in it, as it would be another one soon: the start makes it of its record.
@@ -77,6 +80,7 @@ pub(super) fn push(rows: &mut Rows, record: &RunRecord, doc: &Document) {
         body_hash,
     } = &record.run;
     let (doc, workers_at) = if phase.is_terminal() { (&*doc.json, doc.workers_at) } else { ("", 0) };
+    let Tally { attempts: num_attempts, failures: num_failures, workers: num_workers } = record.tally();
     let row = RunRow {
         id,
         name,
@@ -104,6 +108,9 @@ pub(super) fn push(rows: &mut Rows, record: &RunRecord, doc: &Document) {
         body_hash,
         doc: rows.long_text(doc),
         workers_at,
+        num_attempts,
+        num_failures,
+        num_workers,
     };
     rows.push(&row);
 }
@@ -154,7 +161,7 @@ pub(super) const WRITE: &str =
         insert into runs (id, name, job_id, experiment, phase, run_status, controller_state, controller_actor_id,
             controller_actor_status, status_detail, ended_by, start_time_ms, end_time_ms, noticed_at_ms, stop,
             concluded, first_failure, settings, datasets, framework_versions, tags, notes, trashed_at_ms, body_hash,
-            doc, workers_at)
+            doc, workers_at, num_attempts, num_failures, num_workers)
         select v->>'id', v->>'name', v->>'job_id', v->>'experiment', v->>'phase',
             v->>'run_status', v->>'controller_state', v->>'controller_actor_id',
             v->>'controller_actor_status', v->>'status_detail', v->>'ended_by', v->>'start_time_ms',
@@ -165,7 +172,8 @@ pub(super) const WRITE: &str =
             cast(substr($long, v->>'$.framework_versions[0]', v->>'$.framework_versions[1]') as text),
             cast(substr($long, v->>'$.tags[0]', v->>'$.tags[1]') as text),
             v->>'notes', v->>'trashed_at_ms', v->>'body_hash',
-            cast(substr($long, v->>'$.doc[0]', v->>'$.doc[1]') as text), v->>'workers_at'
+            cast(substr($long, v->>'$.doc[0]', v->>'$.doc[1]') as text), v->>'workers_at',
+            v->>'num_attempts', v->>'num_failures', v->>'num_workers'
         from rows
         where true
         on conflict (id) do update set
@@ -191,7 +199,10 @@ pub(super) const WRITE: &str =
             trashed_at_ms = excluded.trashed_at_ms,
             body_hash = excluded.body_hash,
             doc = excluded.doc,
-            workers_at = excluded.workers_at";
+            workers_at = excluded.workers_at,
+            num_attempts = excluded.num_attempts,
+            num_failures = excluded.num_failures,
+            num_workers = excluded.num_workers";
 
 pub(super) const WRITE_ACTORS: &str =
     "with rows (v) as materialized (select value from jsonb_each($1))

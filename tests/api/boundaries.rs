@@ -103,7 +103,7 @@ async fn no_path_leads_out_of_the_data_directory() {
 #[tokio::test]
 async fn the_dashboard_comes_with_a_policy_that_allows_nothing_foreign() {
     let head = Head::new().await;
-    for path in ["/", "/runs/some-run"] {
+    for path in ["/", "/runs/some-run", "/compare?runs=a,b", "/experiments", "/nodes"] {
         let response = head.raw(request("GET", path, None, None)).await;
         assert_eq!(response.status(), StatusCode::OK);
         let policy = response.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap().to_owned();

@@ -1,8 +1,9 @@
 //! The list: filters, search, pages.
 
-use serde_json::json;
+use axum::{body::to_bytes, http::header};
+use serde_json::{Value, json};
 
-use crate::harness::{Head, assert_problem};
+use crate::harness::{Head, assert_problem, request};
 
 #[tokio::test]
 async fn filters_search_and_pages_work_together() {
@@ -228,6 +229,125 @@ async fn long_members_are_left_out_of_lists_by_name_and_shown_by_the_run() {
     assert_eq!((&shown["settings"], &shown["omitted"]), (&body["settings"], &json!([])));
 }
 
+/// What a run is ordered by, as it is shown; none for no value.
+fn ordered_by(run: &Value, key: &str) -> Option<(i64, String)> {
+    let number = |n: i64| Some((n, String::new()));
+    match key {
+        "experiment" => run["experiment"].as_str().map(|name| (0, name.to_lowercase())),
+        "attempts" => number(run["num_attempts"].as_i64().unwrap()),
+        "failures" => {
+            let of = |budget: &str| run["num_failures"][budget].as_i64().unwrap();
+            number(of("worker") + of("controller"))
+        }
+        "workers" => number(run["workers"].as_array().unwrap().len().try_into().unwrap()).filter(|n| n.0 > 0),
+        "step" => run["evidence"]["progress"]["last_step"].as_i64().and_then(number),
+        "name" => Some((0, run["name"].as_str().unwrap().to_lowercase())),
+        "duration" => run["duration_ms"].as_i64().and_then(number),
+        "status" => {
+            let all = ["STARTED", "FINISHED", "ERRORED", "ABORTED"];
+            number(all.iter().position(|s| run["run_status"] == *s).unwrap().try_into().unwrap())
+        }
+        "metric:loss" => run["last_metrics"]["loss"]
+            .as_f64()
+            .and_then(|x| number(format!("{:.0}", x * 100.0).parse().unwrap())),
+        _ => number(run["start_time_ms"].as_i64().unwrap()),
+    }
+}
+
+/// Runs of all shapes: how many attempts, failures, workers and steps they have follows from their number.
+async fn many_shapes(head: &Head) {
+    for i in 0..40_u32 {
+        let mut body =
+            json!({"id": format!("r{i:02}"), "name": format!("n{}", i % 6), "controller": {"actor_id": "c"}});
+        if i % 4 > 0 {
+            body["experiment"] = json!(["", "One", "one", "two"][i as usize % 4]);
+        }
+        let run = head.register(body).await;
+        let attempts = i % 4;
+        for attempt in 0..attempts {
+            let id = format!("r{i:02}-a{attempt}");
+            head.attempt(&run, &id, 1 + (i + attempt) % 3).await;
+            if i % 5 > 0 {
+                let step = i * 7 % 11;
+                let report = json!({"writer": "w", "seq": attempt + 1, "attempt": attempt,
+                    "reports": [{"step": step, "metrics": {"loss": f64::from(step) / 4.0}}]});
+                assert_eq!(head.say(&run, "reports", report).await.status, 200);
+            }
+            if attempt + 1 < attempts {
+                let reason = ["worker_failed", "start_failed", "preempted"][i as usize % 3];
+                let end = json!({"status": "ERRORED", "end_reason": reason});
+                assert_eq!(head.say(&run, &format!("attempts/{id}/end"), end).await.status, 200);
+            }
+        }
+        head.clock.advance(std::time::Duration::from_millis(u64::from(i % 4)));
+        if i % 3 > 0 {
+            let status = ["", "FINISHED", "ERRORED"][i as usize % 3];
+            assert_eq!(head.say(&run, "end", json!({"run_status": status})).await.status, 200);
+        }
+    }
+}
+
+#[tokio::test]
+async fn paging_in_any_order_meets_each_run_once_and_as_it_is_shown() {
+    let head = Head::new().await;
+    many_shapes(&head).await;
+    let keys = [
+        "start_time",
+        "name",
+        "experiment",
+        "status",
+        "duration",
+        "attempts",
+        "failures",
+        "workers",
+        "step",
+        "metric:loss",
+    ];
+    let all = async |head: &Head, sort: &str| {
+        let (mut runs, mut token) = (Vec::new(), String::new());
+        loop {
+            let query = format!("sort={sort}&page_size=7&include=workers,evidence{token}");
+            let page = head.get(&format!("/api/train/runs?{query}")).await.body;
+            assert_eq!(page["total_size"], 40, "{sort}: {page}");
+            runs.extend(page["train_runs"].as_array().unwrap().iter().cloned());
+            match page["next_page_token"].as_str() {
+                Some(next) => token = format!("&page_token={next}"),
+                None => return runs,
+            }
+        }
+    };
+    let check = async |head: &Head| {
+        let mut orders = Vec::new();
+        for key in keys {
+            for direction in ["", "-"] {
+                let runs = all(head, &format!("{direction}{key}")).await;
+                let ids: Vec<String> =
+                    runs.iter().map(|run| run["id"].as_str().unwrap().to_owned()).collect();
+                let mut each = ids.clone();
+                each.sort_unstable();
+                each.dedup();
+                assert_eq!((ids.len(), each.len()), (40, 40), "{direction}{key}");
+                let mut values: Vec<_> = runs.iter().map(|run| ordered_by(run, key)).collect();
+                let some = values.iter().take_while(|value| value.is_some()).count();
+                assert!(
+                    values.split_off(some).iter().all(Option::is_none),
+                    "{direction}{key}: no value comes last"
+                );
+                assert!(values.first() != values.last(), "{key}: there is something to order by");
+                if direction == "-" {
+                    values.reverse();
+                }
+                assert!(values.is_sorted(), "{direction}{key}: {values:?}");
+                orders.push(ids);
+            }
+        }
+        orders
+    };
+    let before = check(&head).await;
+    let head = head.restart().await;
+    assert_eq!(check(&head).await, before, "what is read from the store is what was in memory");
+}
+
 #[tokio::test]
 async fn experiments_are_counted_by_status_and_paged_by_name() {
     let head = Head::new().await;
@@ -245,4 +365,27 @@ async fn experiments_are_counted_by_status_and_paged_by_name() {
     assert!(second["next_page_token"].is_null());
     head.delete("/api/train/runs/r0").await;
     assert_eq!(head.get("/api/train/experiments").await.body["experiments"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_long_answer_is_compressed_for_who_takes_gzip_and_says_the_same() {
+    let head = Head::new().await;
+    for i in 0..30 {
+        head.running(&format!("r-{i}"), 2).await;
+    }
+    let ask = async |path: &str, accepts: &str| {
+        let mut request = request("GET", path, None, None);
+        request.headers_mut().insert(header::ACCEPT_ENCODING, accepts.parse().unwrap());
+        let response = head.raw(request).await;
+        let coding = response.headers().get(header::CONTENT_ENCODING).cloned();
+        let bytes = to_bytes(response.into_body(), 64 << 20).await.unwrap();
+        (coding.map(|c| c.to_str().unwrap().to_owned()), bytes)
+    };
+    let (plain, whole) = ask("/api/train/runs", "identity").await;
+    let (coding, packed) = ask("/api/train/runs", "br;q=0.9, gzip").await;
+    assert_eq!((plain, coding.as_deref()), (None, Some("gzip")));
+    assert!(packed.len() * 5 < whole.len(), "{} of {}", packed.len(), whole.len());
+    let read: Value = serde_json::from_reader(flate2::read::GzDecoder::new(&packed[..])).unwrap();
+    assert_eq!(read, serde_json::from_slice::<Value>(&whole).unwrap());
+    assert_eq!(ask("/api/train/runs?page_size=1000&q=nothing-has-this", "gzip").await.0, None, "short");
 }

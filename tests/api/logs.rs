@@ -175,3 +175,76 @@ async fn a_log_without_lines_and_with_any_bytes_is_read_as_it_is() {
     head.say(&run, "end", json!({"run_status": "FINISHED"})).await;
     assert_eq!(read(&head, "?follow=1&tail=10", None).await.4, tail);
 }
+
+async fn search(head: &Head, query: &str) -> Value {
+    let answer = head.get(&format!("/api/train/runs/r/logs/0/0/search?{query}")).await;
+    assert_eq!(answer.status, StatusCode::OK, "{query}: {}", answer.body);
+    answer.body
+}
+
+#[tokio::test]
+async fn a_log_is_searched_a_part_at_a_time() {
+    let head = Head::new().await;
+    head.running("r", 1).await;
+    let path = "/api/train/runs/r/logs/0/0/search";
+    assert_problem(&head.get(&format!("{path}?q=x")).await, 404, "log-not-found");
+    let log = head.data_dir.root().join("runs/r/logs/0/rank_0.log");
+    std::fs::create_dir_all(log.parent().unwrap()).unwrap();
+    let text =
+        "Step 1 error=0.03\r\n0 errors\nTraceback (most recent call last):\nKeyError: 'x'\nSTEP 2\nend";
+    std::fs::write(&log, text).unwrap();
+    let size = text.len();
+    assert_eq!(
+        search(&head, "q=step%20").await,
+        json!({"matches": [{"offset": 0, "text": "Step 1 error=0.03"}, {"offset": 77, "text": "STEP 2"}],
+            "next_from": null, "scanned_to": size, "size_bytes": size})
+    );
+    assert_eq!(
+        search(&head, "q=step&limit=1").await,
+        json!({"matches": [{"offset": 0, "text": "Step 1 error=0.03"}], "next_from": 19, "scanned_to": 19,
+            "size_bytes": size})
+    );
+    assert_eq!(search(&head, "q=step&limit=1&from=19").await["matches"][0]["offset"], 77);
+    let errors = search(&head, "errors=true").await;
+    assert_eq!(
+        errors["matches"],
+        json!([{"offset": 28, "text": "Traceback (most recent call last):"}, {"offset": 63, "text": "KeyError: 'x'"}])
+    );
+    assert_eq!(search(&head, "errors=false&q=END").await["matches"][0]["text"], "end");
+    assert_eq!(search(&head, "q=none&from=1000").await["next_from"], Value::Null);
+
+    let too_long = format!("q={}", "x".repeat(1001));
+    for query in
+        ["", "errors=false", "q=", "q=x&errors=true", "q=a%0Ab", "q=x&limit=0", "q=x&limit=1001", &too_long]
+    {
+        assert_problem(&head.get(&format!("{path}?{query}")).await, 422, "invalid");
+    }
+    for query in ["q=x&from=-1", "q=x&limit=all", "errors=perhaps", "q=x&rank=1"] {
+        assert_eq!(head.get(&format!("{path}?{query}")).await.status, StatusCode::BAD_REQUEST, "{query}");
+    }
+    assert_problem(&head.get("/api/train/runs/none/logs/0/0/search?q=x").await, 404, "run-not-found");
+    assert_problem(&head.get("/api/train/runs/r/logs/0/1/search?q=x").await, 404, "log-not-found");
+}
+
+#[tokio::test]
+async fn a_search_answers_in_time_however_large_the_log_is() {
+    let head = Head::new().await;
+    head.running("r", 1).await;
+    let log = head.data_dir.root().join("runs/r/logs/0/rank_0.log");
+    std::fs::create_dir_all(log.parent().unwrap()).unwrap();
+    let line = format!("{}\n", "step 12 loss 0.25 ".repeat(56));
+    let size =
+        std::fs::write(&log, line.repeat(100_000).into_bytes()).map(|()| line.len() * 100_000).unwrap();
+    let file = std::fs::File::options().append(true).open(&log).unwrap();
+    std::io::Write::write_all(&mut &file, b"the needle\n").unwrap();
+    let (mut from, mut answers, mut found) = (json!(0), 0, Vec::new());
+    while !from.is_null() {
+        let answer = search(&head, &format!("q=NEEDLE&from={from}")).await;
+        found.extend(answer["matches"].as_array().unwrap().iter().cloned());
+        assert_eq!(answer["size_bytes"], size + 11);
+        from = answer["next_from"].clone();
+        answers += 1;
+    }
+    assert!(answers > 1, "not at once");
+    assert_eq!(found, [json!({"offset": size, "text": "the needle"})]);
+}

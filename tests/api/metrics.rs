@@ -61,7 +61,8 @@ async fn a_restart_branches_the_curve_and_the_newest_attempt_is_shown() {
     report(&head, &run, columns(2, 1, 500..1201, |_| json!(1))).await;
     let overview = head.get("/api/train/runs/r/metrics").await.body;
     // Steps 500 to 1,000 were done again; `columns` has a step a ms.
-    assert_eq!(overview["lost"], json!({"steps": 501, "ms": 500}));
+    let first = json!({"attempt": 0, "steps": 501, "ms": 500});
+    assert_eq!(overview["lost"], json!({"steps": 501, "ms": 500, "attempts": [first]}));
     let merged = &series(&head, "key=loss&max_points=10000").await[0];
     assert_eq!(merged["count"], 1201);
     let values = merged["value"].as_array().unwrap();
@@ -70,6 +71,16 @@ async fn a_restart_branches_the_curve_and_the_newest_attempt_is_shown() {
     let all = series(&head, "key=loss&attempt=all&max_points=10000").await;
     assert_eq!((&all[0]["count"], &all[1]["count"]), (&json!(1001), &json!(701)));
     assert_eq!(series(&head, "key=loss&attempt=0&from_step=10&to_step=19").await[0]["count"], 10);
+    // The next one begins where that one ended, the one after it does some steps again.
+    for (attempt, steps) in [(2, 1201..1301), (3, 1281..1400)] {
+        let before = format!("attempts/r-a{}/end", attempt - 1);
+        head.say(&run, &before, json!({"status": "ERRORED", "end_reason": "worker_failed"})).await;
+        head.attempt(&run, &format!("r-a{attempt}"), 1).await;
+        report(&head, &run, columns(u64::from(attempt) + 1, attempt, steps, |_| json!(1))).await;
+    }
+    let lost = head.get("/api/train/runs/r/metrics").await.body["lost"].clone();
+    let third = json!({"attempt": 2, "steps": 20, "ms": 19});
+    assert_eq!(lost, json!({"steps": 521, "ms": 519, "attempts": [first, third]}));
 }
 
 #[tokio::test]

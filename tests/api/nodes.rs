@@ -158,9 +158,25 @@ async fn what_a_local_worker_uses_is_shown_when_asked_for() {
     assert!(shown[1].get("process_stats").is_none(), "a pid elsewhere is another process");
     let plain = head.get("/api/train/runs").await.body;
     assert!(plain["train_runs"][0]["workers"][0].get("process_stats").is_none());
+    let one = head.get("/api/train/runs/r?include=stats").await.body;
+    for workers in [&one["workers"], &one["attempts"][0]["workers"]] {
+        assert!(workers[0]["process_stats"]["rss_bytes"].as_u64().unwrap() > 1_000_000, "{one}");
+        assert_eq!(workers[0]["gpus"], json!([]));
+        assert!(workers[1].get("process_stats").is_none());
+    }
+    assert!(one["evidence"]["contact"].is_object() && one["server_time_ms"].is_i64());
+    for query in ["", "?include=workers"] {
+        let plain = head.get(&format!("/api/train/runs/r{query}")).await.body;
+        assert!(plain["workers"][0].get("process_stats").is_none(), "only when asked for");
+    }
     let ray = head.get("/api/train/v2/runs/v1").await.body;
     let stats = &ray["train_runs"][0]["attempts"][0]["workers"][0]["processStats"];
     assert!(stats["memoryInfo"]["rss"].as_u64().unwrap() > 1_000_000, "{stats}");
+    head.say(&run, "end", json!({"run_status": "FINISHED"})).await;
+    let ended = head.get("/api/train/runs/r?include=stats").await.body;
+    assert_eq!(ended, head.show("r").await, "what has ended uses nothing");
+    assert_problem(&head.get("/api/train/runs/r?include=everything").await, 422, "invalid");
+    assert_problem(&head.get("/api/train/runs/none?include=stats").await, 404, "run-not-found");
 }
 
 #[tokio::test]

@@ -89,6 +89,13 @@ async fn a_database_of_an_earlier_version_is_migrated_after_a_copy_of_it_was_mad
     assert_eq!(ok, "ok");
     copy.close().await.unwrap();
 
+    let mut migrated = connect(&data_dir.database()).await;
+    assert_eq!(number(&mut migrated, "select sum(num_attempts) from runs").await, 2);
+    let workers = "select sum(num_workers) = (select count(*) from workers) from runs";
+    assert_eq!(number(&mut migrated, workers).await, 1);
+    assert_eq!(number(&mut migrated, "select num_failures from runs where name = 'old-bad'").await, 1);
+    migrated.close().await.unwrap();
+
     open(&data_dir).await.unwrap();
     assert_eq!(beside(&data_dir), copies, "there was nothing to migrate");
 }

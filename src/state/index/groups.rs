@@ -25,6 +25,8 @@ pub(super) type GroupNo = u32;
 #[derive(Debug)]
 pub(super) struct Group {
     facet: Facet,
+    /// Its name in lower case, if it is an experiment, to order by.
+    folded: Option<Arc<str>>,
     /// Without those in the trash.
     pub(super) runs: ByStart,
     pub(super) counts: Counts,
@@ -56,6 +58,11 @@ impl Groups {
         names.filter_map(|name| Some((name, self.get(self.number(&Facet::Experiment(Arc::clone(name)))?)?)))
     }
 
+    /// The experiment among these groups, in lower case.
+    pub(super) fn experiment(&self, numbers: &[GroupNo]) -> Option<&Arc<str>> {
+        numbers.iter().find_map(|number| self.get(*number)?.folded.as_ref())
+    }
+
     /// One more run names a group.
     pub(super) fn join(&mut self, facet: Facet) -> GroupNo {
         if let Some(&number) = self.numbers.get(&facet) {
@@ -64,8 +71,12 @@ impl Groups {
             }
             return number;
         }
-        let group =
-            Group { facet: facet.clone(), runs: ByStart::default(), counts: Counts::default(), named: 1 };
+        let folded = match &facet {
+            Facet::Experiment(name) => Some(folded(name)),
+            Facet::Job(_) | Facet::Tag(_) => None,
+        };
+        let (facet_of, runs, counts) = (facet.clone(), ByStart::default(), Counts::default());
+        let group = Group { facet: facet_of, folded, runs, counts, named: 1 };
         let next = GroupNo::try_from(self.groups.len()).unwrap_or(GroupNo::MAX);
         let number = self.free.pop().unwrap_or(next);
         match self.groups.get_mut(at(number)) {
@@ -159,6 +170,12 @@ impl Group {
             *n += 1;
         }
     }
+}
+
+/// In lower case; the same text if it is that already.
+fn folded(name: &Arc<str>) -> Arc<str> {
+    let lower = name.to_lowercase();
+    if *lower == **name { Arc::clone(name) } else { lower.into() }
 }
 
 fn at(number: GroupNo) -> usize {

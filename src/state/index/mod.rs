@@ -7,6 +7,7 @@ mod fill;
 mod groups;
 mod order;
 mod page;
+mod sorted;
 #[cfg(test)]
 mod tests;
 mod texts;
@@ -32,7 +33,7 @@ use self::{
 };
 use crate::{
     base::RunId,
-    model::{RunStatus, view::Document},
+    model::{RunStatus, Tally, view::Document},
     store::ListedRun,
 };
 
@@ -93,6 +94,9 @@ struct Row {
     entry: Entry,
     start: Start,
     keys: Keys,
+    tally: Tally,
+    /// Of an ended run.
+    last_step: Option<i64>,
     piece: Piece,
     /// Bytes of its document that count as kept.
     kept: usize,
@@ -172,19 +176,21 @@ impl RunIndex {
             experiment,
             tags,
             trashed,
-            values,
+            tally,
+            last,
         } = run;
         let groups = experiment.map(|name| Facet::Experiment(name.into()));
         let groups = groups.into_iter().chain(job_id.map(|job| Facet::Job(job.into())));
         let tags = tags.into_iter().map(|(key, value)| Facet::Tag(format!("{key}:{value}").into()));
         let groups = groups.chain(tags).map(|group| self.groups.join(group)).collect();
         let keys = Keys { status, name: name.to_lowercase().into(), duration_ms, groups, trashed };
-        let values = values.map(|values| self.numbered(values));
+        let last = last.map(|last| (self.numbered(last.values), last.step));
         if let Some(&slot) = self.by_id.get(&id)
             && let Some(Some(row)) = self.rows.get_mut(slot)
         {
-            if let Some(values) = values {
-                row.entry.values = values;
+            row.tally = tally;
+            if let Some(last) = last {
+                (row.entry.values, row.last_step) = last;
             }
             let piece = row.piece;
             if row.keys == keys {
@@ -208,10 +214,13 @@ impl RunIndex {
             return (slot, Linked::Yes);
         }
         let slot = self.free.pop().unwrap_or(self.rows.len());
+        let (values, last_step) = last.unwrap_or_default();
         let row = Row {
             start: (Reverse(start_time), Reverse(id.clone())),
-            entry: Entry { id: id.clone(), status, doc: None, values: values.unwrap_or_default() },
+            entry: Entry { id: id.clone(), status, doc: None, values },
             keys,
+            tally,
+            last_step,
             piece: self.texts.add(&texts, slot),
             kept: 0,
         };

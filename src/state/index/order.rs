@@ -1,6 +1,6 @@
 //! The orders of the list, and the tokens that say where a page ended.
 
-use std::{cmp::Reverse, str::FromStr};
+use std::{cmp::Reverse, str::FromStr, sync::Arc};
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,16 @@ pub enum SortKey {
     Duration,
     /// STARTED, FINISHED, ERRORED, ABORTED.
     Status,
+    /// Their experiments, whatever the case.
+    Experiment,
+    /// How many attempts they have had.
+    Attempts,
+    /// How often workers or the controller failed.
+    Failures,
+    /// How many workers the newest attempt has; one that has none yet has no value.
+    Workers,
+    /// The leading rank's last step.
+    Step,
     /// The last value of this metric; NaN is no value.
     Metric(String),
 }
@@ -59,6 +69,11 @@ impl FromStr for Sort {
                 "name" => SortKey::Name,
                 "duration" => SortKey::Duration,
                 "status" => SortKey::Status,
+                "experiment" => SortKey::Experiment,
+                "attempts" => SortKey::Attempts,
+                "failures" => SortKey::Failures,
+                "workers" => SortKey::Workers,
+                "step" => SortKey::Step,
                 _ => return Err(unknown()),
             },
             Some(("metric", key)) if !key.is_empty() => SortKey::Metric(key.to_owned()),
@@ -69,7 +84,9 @@ impl FromStr for Sort {
 }
 
 fn unknown() -> Invalid {
-    Invalid::rule("sort", "sort by start_time, name, duration, status or metric:KEY, each with or without -")
+    const RULE: &str = "sort by start_time, name, experiment, status, duration, attempts, failures, workers, step or \
+        metric:KEY, each with or without -";
+    Invalid::rule("sort", RULE)
 }
 
 impl Sort {
@@ -77,7 +94,7 @@ impl Sort {
     pub(super) fn metric(&self) -> Option<&str> {
         match &self.key {
             SortKey::Metric(key) => Some(key),
-            SortKey::StartTime | SortKey::Name | SortKey::Duration | SortKey::Status => None,
+            _ => None,
         }
     }
 }
@@ -92,6 +109,11 @@ impl std::fmt::Display for Sort {
             SortKey::Name => f.write_str("name"),
             SortKey::Duration => f.write_str("duration"),
             SortKey::Status => f.write_str("status"),
+            SortKey::Experiment => f.write_str("experiment"),
+            SortKey::Attempts => f.write_str("attempts"),
+            SortKey::Failures => f.write_str("failures"),
+            SortKey::Workers => f.write_str("workers"),
+            SortKey::Step => f.write_str("step"),
             SortKey::Metric(key) => write!(f, "metric:{key}"),
         }
     }
@@ -108,6 +130,10 @@ pub(super) enum Value {
     Name(Box<str>),
     Duration(i64),
     Status(usize),
+    /// In lower case.
+    Experiment(Arc<str>),
+    Count(u32),
+    Step(i64),
     /// A number, mapped so that the order of integers is the order of the numbers.
     Metric(i64),
 }
@@ -153,9 +179,22 @@ impl PageToken {
             | (SortKey::Name, Some(Value::Name(_)))
             | (SortKey::Status, Some(Value::Status(_)))
             | (SortKey::Duration, Some(Value::Duration(_)) | None)
+            | (SortKey::Experiment, Some(Value::Experiment(_)) | None)
+            | (SortKey::Attempts | SortKey::Failures, Some(Value::Count(_)))
+            | (SortKey::Workers, Some(Value::Count(_)) | None)
+            | (SortKey::Step, Some(Value::Step(_)) | None)
             | (SortKey::Metric(_), Some(Value::Metric(_)) | None) => true,
             (
-                SortKey::StartTime | SortKey::Name | SortKey::Status | SortKey::Duration | SortKey::Metric(_),
+                SortKey::StartTime
+                | SortKey::Name
+                | SortKey::Status
+                | SortKey::Duration
+                | SortKey::Experiment
+                | SortKey::Attempts
+                | SortKey::Failures
+                | SortKey::Workers
+                | SortKey::Step
+                | SortKey::Metric(_),
                 _,
             ) => false,
         };
@@ -185,7 +224,19 @@ mod tests {
 
     #[test]
     fn an_order_is_read_as_it_is_written() {
-        for text in ["-start_time", "start_time", "name", "-duration", "status", "-metric:val:loss"] {
+        for text in [
+            "-start_time",
+            "start_time",
+            "name",
+            "-duration",
+            "status",
+            "experiment",
+            "-attempts",
+            "failures",
+            "-workers",
+            "step",
+            "-metric:val:loss",
+        ] {
             assert_eq!(text.parse::<Sort>().unwrap().to_string(), text);
         }
         for bad in ["", "-", "names", "metric:", "--name", "metric", "value:x"] {

@@ -3,10 +3,10 @@
 //! What can be read off an order that is kept (start, name, duration, one status, one group) costs the page; anything
 //! else costs the smallest set of runs that holds all that fit.
 
-use std::{cmp::Ordering, cmp::Reverse, ops::Bound};
+use std::{cmp::Reverse, ops::Bound};
 
 use super::{
-    By, Counts, Direction, Entry, Facet, Keys, PageToken, Row, RunIndex, Slot, Sort, SortKey,
+    By, Counts, Entry, Facet, PageToken, Row, RunIndex, Slot, Sort, SortKey,
     by_start::{ALL, ByStart},
     groups::GroupNo,
     order::{Start, Value, bad_token},
@@ -78,7 +78,7 @@ pub(crate) struct Page<'a> {
 }
 
 /// A run with its place in the order that was asked for.
-type Placed<'a> = (Option<Value>, &'a Start, Slot);
+pub(super) type Placed<'a> = (Option<Value>, &'a Start, Slot);
 
 impl RunIndex {
     /// One page.
@@ -216,7 +216,12 @@ impl RunIndex {
                     runs.map(move |(start, slot)| (Some(value.clone()), start, slot))
                 }))
             }
-            SortKey::Metric(_) => return None,
+            SortKey::Experiment
+            | SortKey::Attempts
+            | SortKey::Failures
+            | SortKey::Workers
+            | SortKey::Step
+            | SortKey::Metric(_) => return None,
         };
         Some((counts, order))
     }
@@ -268,48 +273,6 @@ impl RunIndex {
         let stretch = query.stretch();
         source.range(stretch.0.as_ref(), stretch.1.as_ref()).map(|(_, slot)| slot).filter(fits).collect()
     }
-
-    /// The first `n` of these runs after the token.
-    fn order(&self, slots: Vec<Slot>, query: &ListQuery, live: &LiveMap, n: usize) -> Vec<Placed<'_>> {
-        let sort = &query.sort;
-        let compare = |a: &Placed<'_>, b: &Placed<'_>| sort.compare((&a.0, a.1), (&b.0, b.1));
-        let is_after = |(value, start, _): &Placed<'_>| {
-            let token = query.page_token.as_ref();
-            token.is_none_or(|t| sort.compare((value, start), (&t.value, &t.start)) == Ordering::Greater)
-        };
-        let metric = sort.metric().and_then(|key| self.metric_keys.get(key)).copied();
-        let placed = slots.into_iter().filter_map(|slot| {
-            let row = self.row(slot)?;
-            Some((self.sort_value(row, sort, metric, live), &row.start, slot))
-        });
-        // Of many runs only some more than are wanted are at hand at any time.
-        let mut first: Vec<Placed<'_>> = Vec::with_capacity(4 * n);
-        for run in placed.filter(is_after) {
-            if first.len() == 4 * n {
-                first.select_nth_unstable_by(n, compare);
-                first.truncate(n);
-            }
-            first.push(run);
-        }
-        first.sort_unstable_by(compare);
-        first.truncate(n);
-        first
-    }
-
-    /// What a run is ordered by; `metric` is the number of the metric, if any ended run has it.
-    fn sort_value(&self, row: &Row, sort: &Sort, metric: Option<u32>, live: &LiveMap) -> Option<Value> {
-        let Keys { status, name, duration_ms, groups: _, trashed: _ } = &row.keys;
-        match &sort.key {
-            SortKey::StartTime => Some(Value::Start),
-            SortKey::Name => Some(Value::Name(name.clone())),
-            SortKey::Duration => duration_ms.map(Value::Duration),
-            SortKey::Status => Some(Value::of_status(*status)),
-            SortKey::Metric(key) if row.entry.is_live() => {
-                live.last_value(row.entry.id(), key).and_then(Value::of_metric)
-            }
-            SortKey::Metric(_) => metric.and_then(|n| row.entry.last_value(n)).and_then(Value::of_metric),
-        }
-    }
 }
 
 impl ListQuery {
@@ -356,25 +319,6 @@ impl ListQuery {
             && self.started_after.is_none_or(|at| *started >= at)
             && self.started_before.is_none_or(|at| *started < at)
             && groups.iter().all(|group| row.keys.groups.contains(group))
-    }
-}
-
-impl Sort {
-    /// Whether this order is the kept one backwards. By start the newest come first.
-    fn is_backwards(&self) -> bool {
-        (self.direction == Direction::Descending) != (self.key == SortKey::StartTime)
-    }
-
-    fn compare(&self, a: (&Option<Value>, &Start), b: (&Option<Value>, &Start)) -> Ordering {
-        match (a.0, b.0) {
-            (None, None) => a.1.cmp(b.1),
-            (None, Some(_)) => Ordering::Greater,
-            (Some(_), None) => Ordering::Less,
-            (Some(x), Some(y)) => {
-                let order = x.cmp(y).then_with(|| a.1.cmp(b.1));
-                if self.is_backwards() { order.reverse() } else { order }
-            }
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     base::{Timestamp, number},
-    model::view::Document,
+    model::{progress::LastReported, view::Document},
     state::live::LiveMap,
 };
 
@@ -22,7 +22,8 @@ fn run(i: usize, start: i64, status: RunStatus) -> ListedRun {
         experiment: None,
         tags: BTreeMap::new(),
         trashed: false,
-        values: None,
+        tally: Tally::default(),
+        last: None,
     }
 }
 
@@ -83,16 +84,31 @@ fn a_token_is_good_for_the_order_that_it_was_made_for() {
 
 #[derive(Clone, Debug)]
 enum Op {
-    Put { id: usize, start: i64, status: RunStatus, name: u8, tags: u8, trashed: bool, loss: Option<i8> },
+    Put {
+        id: usize,
+        start: i64,
+        status: RunStatus,
+        name: u8,
+        tags: u8,
+        trashed: bool,
+        loss: Option<i8>,
+        tally: Tally,
+    },
     Remove(usize),
 }
 
 fn op() -> impl Strategy<Value = Op> {
     let status = prop::sample::select(RunStatus::ALL);
-    let put = (0..24usize, 0..4i64, status, 0..6u8, 0..8u8, prop::bool::weighted(0.1), any::<Option<i8>>());
+    let tally = (0..4u32, 0..3u32, 0..3u32).prop_map(|(attempts, failures, workers)| Tally {
+        attempts,
+        failures,
+        workers,
+    });
+    let trashed = prop::bool::weighted(0.1);
+    let put = (0..24usize, 0..4i64, status, 0..6u8, 0..8u8, trashed, any::<Option<i8>>(), tally);
     prop_oneof![
-        9 => put.prop_map(|(id, start, status, name, tags, trashed, loss)| Op::Put {
-            id, start, status, name, tags, trashed, loss
+        9 => put.prop_map(|(id, start, status, name, tags, trashed, loss, tally)| Op::Put {
+            id, start, status, name, tags, trashed, loss, tally
         }),
         1 => (0..24usize).prop_map(Op::Remove),
     ]
@@ -108,11 +124,16 @@ struct Plain {
     duration: Option<i64>,
     trashed: bool,
     loss: Option<f64>,
+    experiment: Option<String>,
+    tally: Tally,
+    step: Option<i64>,
 }
 
 fn query() -> impl Strategy<Value = ListQuery> {
-    let sorts = ["-start_time", "start_time", "name", "-name", "duration", "-duration", "status", "-status"];
-    let sort = prop::sample::select([sorts.as_slice(), &["metric:loss", "-metric:loss"]].concat());
+    let sorts = ["start_time", "name", "duration", "status", "metric:loss"];
+    let sorts = [sorts.as_slice(), &["experiment", "attempts", "failures", "workers", "step"]].concat();
+    let sort = (prop::sample::select(sorts), prop::sample::select(vec!["", "-"]))
+        .prop_map(|(key, direction)| format!("{direction}{key}"));
     let statuses = prop::collection::vec(prop::sample::select(RunStatus::ALL), 0..3);
     let groups = prop::collection::vec(
         prop::sample::select(vec![
@@ -168,6 +189,13 @@ fn plainly(runs: &BTreeMap<RunId, Plain>, query: &ListQuery) -> (Vec<RunId>, usi
             SortKey::Name => Some((0.0, run.name.to_lowercase())),
             SortKey::Duration => run.duration.map(|d| (number::float(d), String::new())),
             SortKey::Status => Some((number::float(number::count(place(run.status))), String::new())),
+            SortKey::Experiment => run.experiment.as_ref().map(|name| (0.0, name.to_lowercase())),
+            SortKey::Attempts => Some((f64::from(run.tally.attempts), String::new())),
+            SortKey::Failures => Some((f64::from(run.tally.failures), String::new())),
+            SortKey::Workers => {
+                Some(run.tally.workers).filter(|n| *n > 0).map(|n| (f64::from(n), String::new()))
+            }
+            SortKey::Step => run.step.map(|step| (number::float(step), String::new())),
             SortKey::Metric(_) => run.loss.map(|x| (x, String::new())),
         };
         let down = query.sort.direction == Direction::Descending;
@@ -197,23 +225,30 @@ proptest! {
         let mut runs: BTreeMap<RunId, Plain> = BTreeMap::new();
         for op in ops {
             match op {
-                Op::Put { id, start, status, name, tags, trashed, loss } => {
+                Op::Put { id, start, status, name, tags, trashed, loss, tally } => {
                     let id = RunId::parse(&format!("run-{id:05}")).unwrap();
                     // A run's start never changes.
                     let start = runs.get(&id).map_or(start, |known| known.start);
                     let ended = status != RunStatus::Started;
                     let name = format!("Name {name}");
                     let (experiment, job) = (format!("e{}", tags % 2), format!("j{}", tags % 3));
+                    // Each of them in both cases, and runs without one.
+                    let experiment = if name.ends_with('3') { experiment.to_uppercase() } else { experiment };
+                    let experiment = Some(experiment).filter(|_| !name.ends_with('5'));
                     let tags = BTreeMap::from([("t".to_owned(), (tags / 4).to_string()), ("u".to_owned(), "1".to_owned())]);
                     let plain = Plain {
                         start,
                         status,
                         name: name.clone(),
                         groups: tags.iter().map(|(k, v)| Facet::Tag(format!("{k}:{v}").into()))
-                            .chain([Facet::Experiment(experiment.as_str().into()), Facet::Job(job.as_str().into())]).collect(),
+                            .chain(experiment.as_deref().map(|e| Facet::Experiment(e.into())))
+                            .chain([Facet::Job(job.as_str().into())]).collect(),
                         duration: ended.then_some(i64::from(name.as_bytes()[5]) % 3),
                         trashed: trashed && ended,
                         loss: loss.filter(|_| ended).map(f64::from),
+                        experiment: experiment.clone(),
+                        tally,
+                        step: loss.filter(|_| ended).map(|x| i64::from(x) / 50),
                     };
                     index.put(ListedRun {
                         id: id.clone(),
@@ -222,10 +257,14 @@ proptest! {
                         status,
                         name,
                         job_id: Some(job),
-                        experiment: Some(experiment),
+                        experiment,
                         tags,
                         trashed: plain.trashed,
-                        values: Some(plain.loss.into_iter().map(|x| ("loss".to_owned(), x)).collect()),
+                        tally,
+                        last: Some(LastReported {
+                            values: plain.loss.into_iter().map(|x| ("loss".to_owned(), x)).collect(),
+                            step: plain.step,
+                        }),
                     }, Document::default());
                     runs.insert(id, plain);
                 }

@@ -14,7 +14,7 @@ use crate::{
     base::{RunId, Timestamp},
     model::{
         metrics::{MetricSummary, MetricValue},
-        series::{AttemptChoice, Axis, Lost, Mode, Overview, SeriesRequest, Span},
+        series::{AttemptChoice, Axis, Lost, LostOfAttempt, Mode, Overview, SeriesRequest, Span},
         track::{Digest, Track},
     },
     state::{StateError, shared::Shared},
@@ -150,8 +150,9 @@ async fn lost(shared: &Shared, run: &RunId, digests: &[Digests]) -> Result<Lost,
         let span = Span { from_step: from, ..Span::ALL };
         let again = track(shared, run, key, &stream, span, 1).await?;
         let begun = again.times_ms().first().copied().unwrap_or(digest.last.time_ms);
-        lost.steps += digest.last.step.abs_diff(from) + 1;
-        lost.ms += u64::try_from(digest.last.time_ms.saturating_sub(begun)).unwrap_or(0);
+        let steps = digest.last.step.abs_diff(from) + 1;
+        let ms = u64::try_from(digest.last.time_ms.saturating_sub(begun)).unwrap_or(0);
+        lost.add(LostOfAttempt { attempt, steps, ms });
     }
     Ok(lost)
 }
