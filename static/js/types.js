@@ -227,9 +227,6 @@
  * @property {number[]} attempt_at
  */
 
-/** @typedef {{ attempt: number, rank: number, size_bytes: number, url: string }} LogFile */
-/** @typedef {{ matches: { offset: number, text: string }[], next_from: number | null, scanned_to: number, size_bytes: number }} LogMatches */
-
 /** @typedef {TrainRun & { progress?: { last_step: number | null, last_report_ms: number | null } }} RunChange */
 
 /**
@@ -242,23 +239,3 @@
  */
 
 export {};
-
-/**
- * @typedef {object} Checkpoint
- * @property {number} number
- * @property {"STAGING" | "COMMITTED" | "VALIDATING" | "VALIDATED" | "VALIDATION_FAILED" | "VALIDATION_TIMEOUT" | "CORRUPT" | "MISSING" | "DELETED"} state
- * @property {string | null} status_detail
- * @property {number} step
- * @property {number} attempt
- * @property {string} uri
- * @property {number} num_files
- * @property {number} size_bytes
- * @property {Record<string, WireNumber>} metrics
- * @property {number} committed_at_ms
- * @property {boolean} pinned
- * @property {boolean} best
- * @property {boolean} latest
- * @property {"BEST" | "LATEST" | "PINNED" | "PENDING" | "GOES" | "GONE"} fate
- */
-
-/** @typedef {{ checkpoints: Checkpoint[], total_size: number, best: number | null, latest: number | null, next_page_token: string | null }} CheckpointPage */

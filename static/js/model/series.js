@@ -1,112 +1,211 @@
-// One metric of one run as columns: decoding, extending by what is new, smoothing, and the
-// arrays that a chart draws. Pure. Downsampling is the server's; here every point it sent is kept.
+// One metric of one run as columns: decoding, pairing what the server thinned out into bands, extending
+// by what is new, and replacing a part by a finer one. Pure; how it is drawn is in curve.js.
 /** @import { WireSeries } from "../types.js" */
-/** @import { XAxis } from "./view.js" */
 
 import { toNumber } from "./format.js";
 
-/** @typedef {{ step: number[], time: number[], value: number[], attempt: number[], rank: number }} Series */
-/** @typedef {{ x: number, before: number, attempt: number }} Restart `before`: where the attempt before it ended */
-/** In a Plot, `last` is the index of the newest attempt's last point; `left` is what an older one left beyond it. */
-/** @typedef {{ x: number[], raw: (number | null)[], smooth: (number | null)[] | null, left: (number | null)[] | null, last: number, odd: { x: number, value: number }[], restarts: Restart[] }} Plot */
+/**
+ * Points in the order of steps. Where one stands for several, `value` is their mean and `low` and
+ * `high` their least and greatest value; else all three are the same. `count`: points that the head
+ * has; `sent`: how many of them came.
+ * @typedef {{ step: number[], time: number[], value: number[], low: number[], high: number[], attempt: number[], rank: number, count: number, sent: number }} Series
+ */
 
-/** Above this many points held for a chart, the server is asked to sample anew. */
+/** Above this many points held for a curve, the server is asked to thin out anew. */
 export const MAX_HELD = 4000;
 
 /** @type {Series} */
-export const EMPTY = { step: [], time: [], value: [], attempt: [], rank: 0 };
+export const EMPTY = {
+  step: [],
+  time: [],
+  value: [],
+  low: [],
+  high: [],
+  attempt: [],
+  rank: 0,
+  count: 0,
+  sent: 0,
+};
+const COLUMNS = /** @type {const} */ (["step", "time", "value", "low", "high", "attempt"]);
 
-/** @param {WireSeries} wire @returns {Series} */
-export function decode(wire) {
-  return {
-    step: wire.step,
-    time: wire.time_ms,
-    value: wire.value.map(toNumber),
-    attempt: wire.attempt_at,
-    rank: wire.rank,
-  };
+/** @param {Pick<Series, "count" | "sent">} series */
+export const isThinned = ({ count, sent }) => count > sent;
+
+/**
+ * How wide the head's buckets are, in steps: the least 2ⁿ or 3·2ⁿ⁻¹ with no more buckets than asked
+ * for. As `Grid::over` of src/model/buckets.rs.
+ * @param {number} first @param {number} last @param {number} buckets
+ */
+export function bucketWidth(first, last, buckets) {
+  const fits = (/** @type {number} */ w) =>
+    Math.floor(last / w) - Math.floor(first / w) < Math.max(1, buckets);
+  for (let half = 1; half < 2 ** 53; half *= 2) {
+    if (fits(half)) return half;
+    const wider = half + Math.floor(half / 2);
+    if (fits(wider)) return wider;
+  }
+  return 2 ** 53;
 }
 
 /**
- * The step from which to ask for more: the last one of the newest attempt. Beyond it there may
- * be steps of an older attempt, which the newest has yet to reach and will then replace.
- * @param {Series} series
+ * What came, each point as it is; or, if the server left some out, the least and greatest of each
+ * bucket as one point of a band, its line at the mean if that is known too. The first and the last point
+ * stay by themselves: there the axis begins, and from there on more is asked for.
+ * @param {WireSeries} wire @param {{ width?: number, means?: WireSeries | null }} [buckets] `width` in steps
+ * @returns {Series}
  */
-export function resumeStep(series) {
-  return series.step[lastOfNewest(series.attempt)] ?? null;
+export function decode(wire, { width = 1, means = null } = {}) {
+  const values = wire.value.map(toNumber);
+  const size = values.length;
+  if (wire.count <= size) {
+    const { step, time_ms, attempt_at } = wire;
+    const same = { value: values, low: values, high: values };
+    return {
+      step,
+      time: time_ms,
+      ...same,
+      attempt: attempt_at,
+      rank: wire.rank,
+      count: wire.count,
+      sent: size,
+    };
+  }
+  const out = empty(wire.rank, wire.count, size);
+  const mean = meansOf(means, width);
+  let i = 0;
+  while (i < size) {
+    const bucket = Math.floor(wire.step[i] / width);
+    let end = i + 1;
+    while (
+      i > 0 &&
+      end < size - 1 &&
+      Math.floor(wire.step[end] / width) === bucket &&
+      wire.attempt_at[end] === wire.attempt_at[i]
+    )
+      end += 1;
+    addBucket(out, wire, values, i, end, mean.get(`${wire.attempt_at[i]} ${bucket}`));
+    i = end;
+  }
+  return out;
 }
 
-/** Which attempt the newest points are of; −1 if there are none. @param {Series} series */
-export function newestAttempt(series) {
-  return series.attempt[lastOfNewest(series.attempt)] ?? -1;
+/** @param {number} rank @param {number} count @param {number} sent @returns {Series} */
+const empty = (rank, count, sent) => ({
+  step: [],
+  time: [],
+  value: [],
+  low: [],
+  high: [],
+  attempt: [],
+  rank,
+  count,
+  sent,
+});
+
+/** Means by attempt and bucket. @param {WireSeries | null} means @param {number} width */
+function meansOf(means, width) {
+  /** @type {Map<string, number>} */
+  const out = new Map();
+  if (!means || means.count <= means.step.length) return out;
+  means.step.forEach((step, i) =>
+    out.set(`${means.attempt_at[i]} ${Math.floor(step / width)}`, toNumber(means.value[i])),
+  );
+  return out;
+}
+
+/** Points `from` to `end` of the wire as one; what is not finite stays by itself. @param {Series} out @param {WireSeries} wire @param {number[]} values @param {number} from @param {number} end @param {number | undefined} mean */
+function addBucket(out, wire, values, from, end, mean) {
+  let [n, step, time, low, high] = [0, 0, 0, Infinity, -Infinity];
+  for (let i = from; i < end; i += 1) {
+    const v = values[i];
+    if (!Number.isFinite(v)) {
+      push(out, wire.step[i], wire.time_ms[i], v, v, v, wire.attempt_at[i]);
+      continue;
+    }
+    n += 1;
+    step += (wire.step[i] - step) / n;
+    time += (wire.time_ms[i] - time) / n;
+    low = Math.min(low, v);
+    high = Math.max(high, v);
+  }
+  if (n === 0) return;
+  const known = mean !== undefined && mean >= low && mean <= high;
+  push(out, step, time, known ? mean : (low + high) / 2, low, high, wire.attempt_at[from]);
+}
+
+/** @param {Series} out @param {number} step @param {number} time @param {number} value @param {number} low @param {number} high @param {number} attempt */
+function push(out, step, time, value, low, high, attempt) {
+  out.step.push(step);
+  out.time.push(time);
+  out.value.push(value);
+  out.low.push(low);
+  out.high.push(high);
+  out.attempt.push(attempt);
+}
+
+/** Last step of an attempt: from there on more of it is asked for. Null: it has no point yet. @param {Series} series @param {number} attempt */
+export function resumeStep(series, attempt) {
+  const at = series.attempt.lastIndexOf(attempt);
+  return at < 0 ? null : series.step[at];
 }
 
 /** Index of the last point of the newest attempt; −1 if there is none. @param {number[]} attempts */
-function lastOfNewest(attempts) {
+export function lastOfNewest(attempts) {
   let last = -1;
   for (let i = 0; i < attempts.length; i += 1) if (last < 0 || attempts[i] >= attempts[last]) last = i;
   return last;
 }
 
-/** Everything from `from` on is replaced by what the server says now. @param {Series} old @param {Series} tail @param {number} from @returns {Series} */
-export function extend(old, tail, from) {
-  let keep = old.step.length;
-  while (keep > 0 && old.step[keep - 1] >= from) keep -= 1;
-  return {
-    step: [...old.step.slice(0, keep), ...tail.step],
-    time: [...old.time.slice(0, keep), ...tail.time],
-    value: [...old.value.slice(0, keep), ...tail.value],
-    attempt: [...old.attempt.slice(0, keep), ...tail.attempt],
-    rank: tail.rank,
-  };
-}
-
 /**
- * Exponential moving average, corrected for its start at zero. What is not finite is a gap and
- * does not enter the average: one NaN must not swallow the rest of the curve.
- * @param {(number | null)[]} values @param {number} factor 0 (none) to just below 1
+ * With the newest points of the newest attempt, all of them from `from` on: they replace what was held
+ * of the steps that they enclose. What an older attempt reached beyond them stays.
+ * @param {Series} old @param {Series} tail @param {number | null} from @returns {Series}
  */
-export function smoothed(values, factor) {
-  let mean = 0;
-  let weight = 0;
-  return values.map((v) => {
-    if (v === null) return null;
-    mean = mean * factor + v * (1 - factor);
-    weight = weight * factor + (1 - factor);
-    return mean / weight;
-  });
+export function extend(old, tail, from) {
+  if (tail.step.length === 0) return old;
+  const low = Math.min(from ?? Infinity, tail.step[0]);
+  const next = replaced(old, tail, low, tail.step[tail.step.length - 1]);
+  const dropped = old.step.length + tail.step.length - next.step.length;
+  const sent = old.sent + tail.sent - dropped;
+  return { ...next, rank: tail.rank, sent, count: Math.max(sent, old.count + tail.count - dropped) };
 }
 
-/** @param {Series} series @param {{ x: XAxis, smooth: number, start_ms: number }} options @returns {Plot} */
-export function plot(series, { x, smooth, start_ms }) {
-  const order = series.step.map((_, i) => i);
-  // By time, a merged curve runs back where an older attempt got further than the newest.
-  if (x === "time") order.sort((a, b) => series.time[a] - series.time[b]);
-  const xs = order.map((i) => (x === "step" ? series.step[i] : (series.time[i] - start_ms) / 1000));
-  const raw = order.map((i) => (Number.isFinite(series.value[i]) ? series.value[i] : null));
-  const last = lastOfNewest(order.map((i) => series.attempt[i]));
-  const left = last < raw.length - 1 ? raw.map((v, i) => (i >= last ? v : null)) : null;
-  if (left) raw.fill(null, last + 1);
-  const odd = [];
-  const restarts = [];
-  for (let n = 0; n < order.length; n += 1) {
-    const value = series.value[order[n]];
-    if (!Number.isFinite(value)) odd.push({ x: xs[n], value });
-    const attempt = series.attempt[order[n]];
-    if (n > 0 && attempt > series.attempt[order[n - 1]])
-      restarts.push({ x: xs[n], before: xs[n - 1], attempt });
-  }
-  return { x: xs, raw, smooth: smooth > 0 ? smoothed(raw, smooth) : null, left, last, odd, restarts };
+/** With a finer part in place of what is held of it. @param {Series} coarse @param {Series} fine @returns {Series} */
+export function refined(coarse, fine) {
+  if (fine.step.length === 0) return coarse;
+  const next = replaced(coarse, fine, fine.step[0], fine.step[fine.step.length - 1]);
+  return { ...next, count: fine.count, sent: fine.sent };
 }
 
-/** Index of the point nearest to `x` in a sorted column. @param {number[]} xs @param {number} x */
-export function nearest(xs, x) {
-  let low = 0;
-  let high = xs.length - 1;
-  while (high - low > 1) {
-    const mid = (low + high) >> 1;
-    if (xs[mid] <= x) low = mid;
-    else high = mid;
+/** @param {Series} old @param {Series} part @param {number} low @param {number} high @returns {Series} */
+function replaced(old, part, low, high) {
+  let head = old.step.findIndex((s) => s >= low);
+  if (head < 0) head = old.step.length;
+  let rest = head;
+  while (rest < old.step.length && old.step[rest] <= high) rest += 1;
+  const out = { ...old };
+  for (const name of COLUMNS)
+    out[name] = [...old[name].slice(0, head), ...part[name], ...old[name].slice(rest)];
+  return out;
+}
+
+/** @typedef {{ step: [number, number], time: [number, number] }} Extent */
+/** @type {WeakMap<Series, Extent>} */
+const extents = new WeakMap();
+
+/** First and last step and time; none if it is empty. @param {Series} series @returns {Extent | null} */
+export function extentOf(series) {
+  const size = series.step.length;
+  if (size === 0) return null;
+  const known = extents.get(series);
+  if (known) return known;
+  let [first, last] = [Infinity, -Infinity];
+  for (const t of series.time) {
+    if (t < first) first = t;
+    if (t > last) last = t;
   }
-  return high >= 0 && Math.abs(xs[high] - x) < Math.abs(xs[low] - x) ? high : low;
+  /** @type {Extent} */
+  const found = { step: [series.step[0], series.step[size - 1]], time: [first, last] };
+  extents.set(series, found);
+  return found;
 }

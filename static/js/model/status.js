@@ -70,8 +70,8 @@ export function endings(ends) {
     .join("; ");
 }
 
-/** @param {number[]} sorted */
-function ranges(sorted) {
+/** `0–2, 4`. @param {number[]} sorted */
+export function ranges(sorted) {
   /** @type {[number, number][]} */
   const runs = [];
   for (const n of sorted) {

@@ -73,7 +73,7 @@ const span = {
     return Number.isFinite(low) && Number.isFinite(high) && low < high ? [low, high] : null;
   },
   write: (v) =>
-    v === null ? [] : [v.map((/** @type {number} */ n) => Number(n.toPrecision(10))).join("..")],
+    v === null ? [] : [v.map((/** @type {number} */ n) => Number(n.toPrecision(14))).join("..")],
 };
 /** @type {Field} */
 const rank = {

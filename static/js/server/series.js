@@ -16,8 +16,8 @@ export async function listMetrics(id, signal) {
  * @property {number | null} [from_ms]
  * @property {number | null} [to_ms]
  * @property {"step" | "time"} [x]
- * @property {"minmax" | "mean"} [mode]
- * @property {"merged" | "all"} [attempt]
+ * @property {"minmax" | "mean" | "raw"} [mode]
+ * @property {"merged" | "all" | number} [attempt]
  * @property {number | "all"} [rank]
  * @property {number} [max_points]
  */

@@ -1,201 +1,236 @@
-// The metrics of one run: which keys there are, and the series of those that are in sight. A
-// series is loaded when its chart comes into view and then only extended from its last step;
-// after a restart of the training its steps may have been replaced, so it is asked for anew.
-/** @import { Signal } from "@preact/signals" */
-/** @import { Lost, MetricTick } from "../types.js" */
-/** @import { Series } from "../model/series.js" */
+// The series behind the charts of one run or of several: loaded when a chart comes into sight, and
+// extended from their last step only while it is there. An overview of what was loaded stays, so that
+// leaving a part that was looked at more finely asks for nothing. After a restart steps may have been
+// replaced, so the overview is asked for anew.
+/** @import { Look } from "./chart_details.js" */
 
 import { signal } from "@preact/signals";
-import { decode, EMPTY, extend, MAX_HELD, newestAttempt, resumeStep } from "../model/series.js";
-import { errorText, getSeries, listMetrics } from "../server/api.js";
-import { listen, listening } from "../server/events.js";
+import { anyThinned, extended, questions } from "../model/lines.js";
+import { MAX_HELD, resumeStep } from "../model/series.js";
+import { ApiError, errorText } from "../server/api.js";
+import { listen } from "../server/events.js";
+import { openDetails } from "./chart_details.js";
+import { fetchLines, fetchTail, pointsOf, portions, ranksOf } from "./chart_fetch.js";
+import { openKeys } from "./chart_keys.js";
+import { openShelf } from "./chart_shelf.js";
 import { throttled } from "./frame.js";
 
-const KEYS_A_REQUEST = 40;
+/** @typedef {{ id: string, start_time_ms: number, num_attempts?: number }} RunRef */
+/** @typedef {ReturnType<typeof openMetrics>} Metrics */
+
 const EXTEND_EVERY_MS = 1000;
+const RETRY_MS = 5000;
 
-/** @typedef {{ step: [number, number], time: [number, number] }} Extent */
-/** @typedef {{ rank: number, from: number | null, keys: string[] }} Ask `from`: where to extend; null: all of it */
-
-/** @param {string} id @param {number} attempts how many there have been */
-export function openMetrics(id, attempts) {
-  const keys = signal(/** @type {string[] | null} */ (null));
-  const lost = signal(/** @type {Lost | null} */ (null));
-  const error = signal(/** @type {string | null} */ (null));
-  const extent = signal(/** @type {Extent | null} */ (null));
+/** @param {RunRef[]} runs */
+export function openMetrics(runs) {
   const closing = new AbortController();
-  /** @type {Map<string, Signal<Series | null>>} */
-  const held = new Map();
-  /** Whose curve is shown, where it is not rank 0's. @type {Map<string, number>} */
+  const state = new Map(
+    runs.map(({ id, start_time_ms: start_ms, num_attempts = 1 }) => [
+      id,
+      { start_ms, attempts: num_attempts, ticks: 0, lastStep: /** @type {number | null} */ (null) },
+    ]),
+  );
+  const ids = [...state.keys()];
+  const startOf = (/** @type {string} */ id) => state.get(id)?.start_ms ?? 0;
+  const known = openKeys(ids, closing.signal);
+  const error = signal(/** @type {string | null} */ (null));
+  /** @type {Look} */
+  let look = { attempts: "merged", x: "step", zoom: null };
+  /** Whose curve is shown, where it is not rank 0's: by run and key. @type {Map<string, number>} */
   const rankOf = new Map();
   /** @type {Set<string>} */
   const inSight = new Set();
-  /** @type {Set<string>} */
-  const outdated = new Set();
-  /** @type {number | null} */
-  let lastStep = null;
-  let ticks = 0;
 
-  /** @param {string} key */
-  const seriesOf = (key) => {
-    const known = held.get(key);
-    if (known) return known;
-    const fresh = signal(/** @type {Series | null} */ (null));
-    held.set(key, fresh);
-    return fresh;
+  const rank = (/** @type {string} */ run, /** @type {string} */ key) => rankOf.get(`${run} ${key}`) ?? 0;
+  const isCoarse = (/** @type {string} */ run, /** @type {string} */ key) =>
+    anyThinned(shelf.get(run, key)?.lines ?? []);
+  const details = openDetails({ ids, isCoarse, startOf, rank, signal: closing.signal });
+  const shelf = openShelf(startOf, (key) => (look.zoom ? details.of(key) : undefined));
+
+  /** Asks for all of what is not there; else, of what was replaced or has grown too long. @param {boolean} onlyNew */
+  const loadWhole = async (onlyNew) => {
+    const wants = (/** @type {string} */ run, /** @type {string} */ key) => {
+      const held = shelf.get(run, key);
+      if (onlyNew || !held) return onlyNew === !held;
+      return held.stale || held.lines.some((line) => line.series.step.length > MAX_HELD);
+    };
+    for (const ask of questions(ids, inSight, wants, rank))
+      for (const keys of portions(ask.keys, ask.runs.length)) await loadSome(ask.runs, keys, ask.rank);
   };
 
-  /** What to ask for, in as few questions as can be. @param {boolean} first @returns {Ask[]} */
-  const plan = (first) => {
-    /** @type {Map<string, Ask>} */
-    const groups = new Map();
-    for (const key of inSight) {
-      const series = seriesOf(key).peek();
-      if (first !== (series === null)) continue;
-      // An attempt of which nothing is held yet may begin anywhere, also before where the last one ended.
-      const behind = series && newestAttempt(series) < attempts - 1;
-      const whole = !series || behind || outdated.has(key) || series.step.length > MAX_HELD;
-      const from = whole ? null : resumeStep(series);
-      const rank = rankOf.get(key) ?? 0;
-      const group = groups.get(`${rank} ${from}`);
-      if (group) group.keys.push(key);
-      else groups.set(`${rank} ${from}`, { rank, from, keys: [key] });
+  /** @param {string[]} some runs @param {string[]} keys @param {number} r */
+  const loadSome = async (some, keys, r) => {
+    const seen = some.map((id) => state.get(id)?.ticks ?? 0);
+    const { attempts } = look;
+    const how = { rank: r, attempt: attempts };
+    const found = await fetchLines(some, keys, how, pointsOf(ids.length), closing.signal);
+    if (attempts !== look.attempts) return;
+    shelf.put(some, keys, found, seen);
+    keys.forEach(details.drop);
+    for (const id of r === 0 ? some : []) {
+      const there = new Set(found.filter((f) => f.run === id).map((f) => f.key));
+      const missing = keys.filter((key) => !there.has(key) && known.has(id, key));
+      if (missing.length > 0) await lookElsewhere(id, missing);
     }
-    return [...groups.values()];
+    shelf.publish(keys);
   };
 
-  /** @param {Ask} wanted */
-  const fetchSome = async ({ rank, from, keys: some }) => {
-    if (from === null) for (const key of some) outdated.delete(key);
-    const answer = await getSeries(id, some, { from_step: from, rank, signal: closing.signal });
-    for (const wire of answer.series) {
-      const into = seriesOf(wire.key);
-      const next = decode(wire);
-      into.value = from === null ? next : extend(into.peek() ?? EMPTY, next, from);
+  /** What rank 0 does not report may be another's: then the first rank that has it is shown. @param {string} run @param {string[]} missing */
+  const lookElsewhere = async (run, missing) => {
+    const ranks = await ranksOf(run, missing, closing.signal);
+    for (const [key, r] of ranks) rankOf.set(`${run} ${key}`, r);
+    for (const r of new Set(ranks.values())) {
+      const keys = missing.filter((key) => ranks.get(key) === r);
+      if (r !== 0) await loadSome([run], keys, r);
     }
-    extent.value = extentOf([...held.values()].map((s) => s.peek()));
-    const missing = some.filter((key) => !answer.series.some((s) => s.key === key));
-    if (from === null && rank === 0 && missing.length > 0) await lookElsewhere(missing);
   };
 
-  /** What rank 0 does not report may be another's: then the first rank that has it is shown. @param {string[]} missing */
-  const lookElsewhere = async (missing) => {
-    const { series } = await getSeries(id, missing, { rank: "all", max_points: 2, signal: closing.signal });
-    for (const { key, rank } of series) rankOf.set(key, Math.min(rank, rankOf.get(key) ?? rank));
-    for (const key of missing) if (!rankOf.has(key)) seriesOf(key).value = EMPTY;
-    const ranks = [...new Set(missing.map((key) => rankOf.get(key)).filter((rank) => rank !== undefined))];
-    await Promise.all(
-      ranks.map((rank) =>
-        fetchSome({ rank, from: null, keys: missing.filter((key) => rankOf.get(key) === rank) }),
-      ),
+  /** Whether ticks spoke of more than is shown. */
+  const isBehind = () =>
+    [...state].some(([run, { ticks }]) =>
+      [...inSight].some((key) => {
+        const held = shelf.get(run, key);
+        return held && (held.stale || (held.seen < ticks && known.has(run, key)));
+      }),
     );
-  };
 
-  /** @param {boolean} first */
-  const fetchAll = async (first) => {
-    try {
-      for (const ask of plan(first)) {
-        for (let i = 0; i < ask.keys.length; i += KEYS_A_REQUEST) {
-          await fetchSome({ ...ask, keys: ask.keys.slice(i, i + KEYS_A_REQUEST) });
+  /** Extends what ticks spoke of since it was asked for. */
+  const loadTails = async () => {
+    for (const [run, { ticks, attempts }] of state) {
+      const { attempts: kind } = look;
+      const newest = Math.max(0, attempts - 1);
+      /** @type {Map<string, { from: number | null, keys: string[] }>} */
+      const byStep = new Map();
+      for (const key of inSight) {
+        const held = shelf.get(run, key);
+        if (!held || held.seen >= ticks || !known.has(run, key)) continue;
+        const steps = held.lines.map((line) => resumeStep(line.series, newest));
+        const from = steps.find((step) => step !== null) ?? null;
+        const name = `${rank(run, key)} ${from}`;
+        const ask = byStep.get(name);
+        if (ask) ask.keys.push(key);
+        else byStep.set(name, { from, keys: [key] });
+      }
+      for (const { from, keys } of byStep.values()) {
+        const how = { attempt: newest, rank: rank(run, keys[0]), from_step: from && Math.floor(from) };
+        for (const some of portions(keys, 1)) {
+          const found = await fetchTail(run, some, how, closing.signal);
+          if (kind !== look.attempts) return;
+          for (const key of some) {
+            const held = shelf.get(run, key);
+            const tail = found.find((f) => f.key === key)?.line;
+            if (held) held.seen = ticks;
+            if (held && tail) held.lines = extended(held.lines, tail, kind, from);
+          }
+          shelf.publish(some);
         }
       }
+    }
+  };
+
+  const loadDetails = async () => {
+    const mine = look;
+    if (mine.zoom) await details.load(mine, [...inSight], () => mine !== look, shelf.publish);
+  };
+
+  /** @param {() => Promise<void>} work */
+  const tried = (work) => async () => {
+    try {
+      await work();
       error.value = null;
     } catch (e) {
-      if (!closing.signal.aborted) error.value = errorText(e);
+      if (closing.signal.aborted) return;
+      error.value = errorText(e);
+      // What is over makes no ticks that would have it asked for again.
+      if (e instanceof ApiError && (e.status === 0 || e.status >= 500)) setTimeout(loadFirst, RETRY_MS);
     }
   };
   // Apart, so that a chart that comes into view does not wait for the next turn of the live ones.
-  const loadFirst = throttled(async () => {
-    const before = ticks;
-    await fetchAll(true);
-    if (ticks !== before) refresh();
-  }, 0);
-  const refresh = throttled(() => fetchAll(false), EXTEND_EVERY_MS);
+  const loadFirst = throttled(
+    tried(async () => {
+      if (closing.signal.aborted) return;
+      await loadWhole(true);
+      await loadDetails();
+      if (isBehind()) refresh();
+    }),
+    0,
+  );
+  const refresh = throttled(
+    tried(async () => {
+      if (document.hidden) return;
+      await loadWhole(false);
+      await loadTails();
+      // What was asked for anew has lost its finer parts.
+      if (look.zoom) loadFirst();
+    }),
+    EXTEND_EVERY_MS,
+  );
 
-  const reload = () => {
-    for (const key of held.keys()) outdated.add(key);
+  /** Steps of these runs may have been replaced. @param {string[]} some */
+  const reload = (some) => {
+    shelf.outdate(some);
     refresh();
   };
 
-  const loadKeys = throttled(async () => {
-    try {
-      await listening;
-      const { metrics, lost: thrownAway } = await listMetrics(id, closing.signal);
-      lost.value = thrownAway;
-      // Keys that a tick brought meanwhile are kept.
-      keys.value = [...new Set([...metrics.map((m) => m.key), ...(keys.peek() ?? [])])];
-    } catch (e) {
-      if (!closing.signal.aborted) error.value = errorText(e);
-    }
-  }, EXTEND_EVERY_MS);
-
-  /** @param {MetricTick} tick */
-  const onTick = (tick) => {
-    if (tick.run_id !== id) return;
-    ticks += 1;
-    const known = keys.peek() ?? [];
-    const fresh = Object.keys(tick.last_metrics).filter((k) => !known.includes(k));
-    if (fresh.length > 0) {
-      keys.value = [...known, ...fresh];
-      // A tick names only some of many keys.
-      loadKeys();
-    }
-    const wentBack = lastStep !== null && tick.last_step !== null && tick.last_step < lastStep;
-    lastStep = tick.last_step ?? lastStep;
-    if (wentBack) reload();
-    else refresh();
-  };
-
   const stopListening = listen({
-    metrics: onTick,
-    run: (run) => {
-      if (run.id !== id) return;
-      if (run.num_attempts !== attempts) {
-        reload();
-        loadKeys();
-      }
-      attempts = run.num_attempts;
+    metrics: (tick) => {
+      const run = state.get(tick.run_id);
+      if (!run) return;
+      run.ticks += 1;
+      known.onTick(tick);
+      const wentBack = run.lastStep !== null && tick.last_step !== null && tick.last_step < run.lastStep;
+      run.lastStep = tick.last_step ?? run.lastStep;
+      if (wentBack) reload([tick.run_id]);
+      else refresh();
+    },
+    run: ({ id, num_attempts }) => {
+      const run = state.get(id);
+      if (!run || run.attempts === num_attempts) return;
+      run.attempts = num_attempts;
+      reload([id]);
+      known.reload([id]);
     },
     resync: () => {
-      loadKeys();
-      reload();
+      known.reload(ids);
+      reload(ids);
     },
   });
+  document.addEventListener("visibilitychange", refresh);
 
-  loadKeys();
   return {
-    keys,
-    lost,
+    keys: known.keys,
+    lost: known.lost,
+    keysError: known.error,
     error,
-    extent,
-    seriesOf,
+    extents: shelf.extents,
+    linesOf: shelf.linesOf,
+    rankOf: rank,
+    nansOf: known.nans,
+    /** What is looked at. @param {Look} next */
+    look: (next) => {
+      const same = next.x === look.x && String(next.zoom) === String(look.zoom);
+      if (same && next.attempts === look.attempts) return;
+      if (next.attempts !== look.attempts || !next.zoom) details.clear();
+      look = next;
+      shelf.choose(next.attempts);
+      shelf.publish();
+      setTimeout(loadFirst);
+    },
     /** A chart came into view. @param {string} key */
     show: (key) => {
       inSight.add(key);
       // After this turn, so that all charts that appear in it are asked for together.
-      setTimeout(seriesOf(key).peek() ? refresh : loadFirst);
+      setTimeout(loadFirst);
     },
     /** @param {string} key */
-    hide: (key) => void inSight.delete(key),
+    hide: (key) => {
+      inSight.delete(key);
+      shelf.tidy(inSight);
+    },
     close: () => {
       closing.abort();
       stopListening();
+      document.removeEventListener("visibilitychange", refresh);
     },
   };
-}
-
-/** What all charts have as their x-axis, so that they can be compared. @param {(Series | null)[]} all @returns {Extent | null} */
-function extentOf(all) {
-  /** @type {Extent} */
-  const found = { step: [Infinity, -Infinity], time: [Infinity, -Infinity] };
-  for (const series of all) {
-    if (!series || series.step.length === 0) continue;
-    found.step[0] = Math.min(found.step[0], series.step[0]);
-    found.step[1] = Math.max(found.step[1], series.step[series.step.length - 1]);
-    for (const t of series.time) {
-      if (t < found.time[0]) found.time[0] = t;
-      if (t > found.time[1]) found.time[1] = t;
-    }
-  }
-  return found.step[0] <= found.step[1] ? found : null;
 }

@@ -78,7 +78,10 @@ async function load() {
     const metrics = usualMetrics(rows, list.peek().metrics);
     list.value = { view, rows, token, total, counts, metrics, unsorted: 0 };
     error.value = null;
-    if (unheard) void listening.then(() => request === mine && connection.peek().state === "live" && load());
+    if (unheard)
+      void listening.then(() => {
+        if (request === mine && connection.peek().state === "live") void load();
+      });
   } catch (e) {
     if (!mine.signal.aborted) error.value = errorText(e);
   } finally {

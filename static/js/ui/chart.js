@@ -1,82 +1,142 @@
-// One chart: its title, the value under the crosshair, and the uPlot canvas. The crosshair and the
-// x-axis are shared with all other charts of the page.
-/** @import { Signal } from "@preact/signals" */
+// One chart: its title, one curve or many, what stands under the crosshair, and what it cannot show. It
+// loads nothing and knows no run: whoever mounts it says what its curves are.
+//
+//   <Chart name=KEY curves=CURVES view=VIEW range=RANGE onZoom=FUNCTION />
+//
+// `curves` is null while they load; of several, each has its own `color` (0 to 7, a --series- token) and
+// `dash` (an index of DASHES), as `seriesStyle(run.id)` gives them. `view` is the page's: of it x, smooth,
+// scale and zoom count. `range` is all that there is on the x-axis, the same for all charts of a page, so
+// that they can be compared; the view's zoom wins. `onZoom` gets the part that somebody chose, or null for
+// all of it. Charts of one kind of x-axis share their crosshair by themselves. Several charts with their
+// controls are <Charts> of charts.js; those of several runs <CompareCharts> of compare_charts.js.
 /** @import { Series } from "../model/series.js" */
-/** @import { RunView } from "../model/view.js" */
-/** @import { RunState } from "../state/run.js" */
-/** @import { Extent } from "../state/metrics.js" */
+/** @import { ChartsView, Zoom } from "../model/view.js" */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { duration, integer, number } from "../model/format.js";
-import { plot } from "../model/series.js";
-import { reason } from "../model/timeline.js";
-import { useTheme } from "./hooks.js";
+import { DASHES } from "../model/color.js";
+import { curve, isSeen, rangeOfY } from "../model/curve.js";
+import { cleanZoom, panBy, zoomBy } from "../model/zoom.js";
+import { MOST_READINGS, Notes, Reading, Readings, spoken } from "./chart_reading.js";
 import { html } from "./html.js";
+import { palette } from "./palette.js";
 import { makePlot } from "./plot.js";
 
-/** @typedef {{ name: string, series: Signal<Series | null>, extent: Signal<Extent | null>, view: RunView, run: RunState }} Props */
+/** `isFaint`: of less interest than the others; `nans`: how many values are NaN. @typedef {{ id: string, label: string, color: number, dash: number, isFaint?: boolean, nans?: number, series: Series, start_ms: number }} ChartCurve */
+/** `why`: what ended the attempt before one. `buttons` get the canvas, once there is one. */
+/** @typedef {{ name: string, curves: ChartCurve[] | null, view: ChartsView, range: Zoom | null, onZoom: (zoom: Zoom | null) => void, why?: (attempt: number) => string, buttons?: (canvas: () => HTMLCanvasElement | undefined) => any }} Props */
+
+/** How far a key moves the part that is looked at. */
+const PAN = 0.25;
 
 /** @param {Props} props */
-export function Chart({ name, series, extent, view, run }) {
+export function Chart({ name, curves, view, range, onZoom, why = () => "", buttons }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
-  const chart = useRef(/** @type {ReturnType<typeof makePlot> | null} */ (null));
+  const plot = useRef(/** @type {ReturnType<typeof makePlot> | null} */ (null));
   const [at, setAt] = useState(/** @type {number | null} */ (null));
-  const theme = useTheme();
-  const { x, smooth } = view;
-  const data = series.value;
-  const drawn = useMemo(
-    () => data && plot(data, { x, smooth, start_ms: run.start_time_ms }),
-    [data, x, smooth, run.start_time_ms],
+  const [over, setOver] = useState(/** @type {"" | "above" | "below"} */ (""));
+  const pointed = useRef(0);
+  const zoomed = useRef(onZoom);
+  zoomed.current = onZoom;
+  // Keys may come faster than the page is drawn.
+  const now = useRef(/** @type {Zoom | null} */ (null));
+  const { theme, series: colors } = palette.value;
+  const { x, smooth, scale } = view;
+  const between = view.zoom ?? range;
+  now.current = between;
+  const lines = useMemo(
+    () =>
+      curves?.map((one) => ({
+        ...one,
+        curve: curve(one.series, { x, smooth, scale, start_ms: one.start_ms }),
+      })),
+    [curves, x, smooth, scale],
   );
-  const range = rangeOf(extent.value, x, run.start_time_ms);
 
   useEffect(() => {
-    const made = makePlot(/** @type {HTMLElement} */ (box.current), { x, runId: run.id, onCursor: setAt });
-    chart.current = made;
+    const made = makePlot(/** @type {HTMLElement} */ (box.current), {
+      x,
+      log: scale === "log",
+      onCursor: (to, height) => {
+        pointed.current = height;
+        setAt(to);
+      },
+      onSelect: (zoom) => {
+        const clean = cleanZoom(zoom, x);
+        if (clean) zoomed.current(clean);
+      },
+      onReset: () => zoomed.current(null),
+    });
+    plot.current = made;
     return () => {
       made.close();
-      chart.current = null;
+      plot.current = null;
     };
-  }, [x, theme, run.id]);
+  }, [x, scale, theme]);
   useEffect(() => {
-    if (drawn && range) chart.current?.update(drawn, range);
-  }, [drawn, range?.[0], range?.[1], x, theme]);
+    if (!lines || !between) return;
+    const y = rangeOfY(
+      lines.map((l) => l.curve),
+      between,
+      scale,
+    );
+    const drawn = lines.map(({ curve: c, color, dash, isFaint = false }) => {
+      return { curve: c, color: colors[color], dash: DASHES[dash], isFaint };
+    });
+    // Of the one that is picked out among many, above the others.
+    drawn.sort((a, b) => Number(b.isFaint) - Number(a.isFaint));
+    plot.current?.update({ drawn, x: between, y, restarts: lines.length === 1 });
+  }, [lines, between?.[0], between?.[1], scale, x, theme]);
 
-  return html`<div class="chart">
+  /** @param {KeyboardEvent} event */
+  const onKey = (event) => {
+    if (
+      !between ||
+      !range ||
+      event.ctrlKey ||
+      event.metaKey ||
+      event.altKey ||
+      event.target !== event.currentTarget
+    )
+      return;
+    const { key } = event;
+    const from = now.current ?? between;
+    const pans = from[0] > range[0] || from[1] < range[1];
+    let next;
+    if (key === "+" || key === "=") next = zoomBy(from, range, 0.5, x);
+    else if (key === "-" || key === "_") next = zoomBy(from, range, 2, x);
+    else if (pans && key === "ArrowLeft") next = panBy(from, range, -PAN, x);
+    else if (pans && key === "ArrowRight") next = panBy(from, range, PAN, x);
+    else return;
+    now.current = next ?? range;
+    onZoom(next);
+    event.preventDefault();
+  };
+  const empty = lines !== undefined && (!between || !lines.some((l) => isSeen(l.curve, between)));
+  return html`<div
+    class="chart"
+    role="group"
+    tabindex="0"
+    aria-label=${useMemo(() => spoken(name, lines, view), [name, lines])}
+    aria-keyshortcuts="+ - ArrowLeft ArrowRight"
+    onKeyDown=${onKey}
+    onMouseEnter=${(/** @type {any} */ e) => setOver(hasRoomBelow(e.currentTarget, lines?.length ?? 0) ? "below" : "above")}
+    onMouseLeave=${() => setOver("")}
+  >
     <div class="chart-head">
       <h3 title=${name}><bdi>${name}</bdi></h3>
-      ${data?.rank ? html`<span class="chart-rank quiet" title="Rank 0 reported nothing under this key">rank ${data.rank}</span>` : null}
-      ${drawn && html`<${Reading} plot=${drawn} at=${at} x=${x} run=${run} />`}
+      <${Reading} lines=${empty || !lines ? [] : lines} at=${at} between=${between} x=${x} why=${why} />
+      ${buttons?.(() => plot.current?.canvas())}
     </div>
-    <div class=${`chart-plot ${drawn?.x.length ? "" : "is-waiting"}`} ref=${box}></div>
+    <div class="chart-frame">
+      <div class=${`chart-plot ${!lines || empty ? "is-waiting" : ""}`} ref=${box}></div>
+      ${!lines && html`<p class="chart-note is-late quiet">Loading…</p>`}
+      ${empty && html`<p class="chart-note quiet">${view.zoom ? "No points in this part" : "No points"}</p>`}
+      ${lines && lines.length > 1 && over && at !== null && html`<${Readings} lines=${lines} at=${at} y=${pointed.current} x=${x} side=${over} />`}
+    </div>
+    <${Notes} lines=${lines ?? []} view=${view} between=${between} />
   </div>`;
 }
 
-/** @param {Extent | null} extent @param {RunView["x"]} x @param {number} start_ms @returns {[number, number] | null} */
-function rangeOf(extent, x, start_ms) {
-  if (!extent) return null;
-  const [low, high] = x === "step" ? extent.step : extent.time.map((t) => (t - start_ms) / 1000);
-  return low < high ? [low, high] : [low - 1, high + 1];
-}
-
-/** @typedef {NonNullable<ReturnType<typeof plot>>} Drawn */
-
-/** The point under the crosshair, else the last one of the newest attempt. @param {{ plot: Drawn, at: number | null, x: RunView["x"], run: RunState }} props */
-function Reading({ plot: { x: xs, raw, smooth, left, last, odd, restarts }, at, x, run }) {
-  const i = at !== null && at < xs.length ? at : last;
-  if (i < 0) return html`<span class="quiet">no points</span>`;
-  const here = x === "step" ? `step ${integer(xs[i])}` : duration(xs[i] * 1000);
-  const strange = odd.find((o) => o.x === xs[i]);
-  const known = raw[i] ?? left?.[i] ?? null;
-  const value = known === null ? number(strange?.value) : number(known);
-  const restart = at === null ? undefined : restarts.find((r) => Math.abs(xs.indexOf(r.x) - i) <= 1);
-  const before = restart && run.attempts[restart.attempt - 1];
-  return html`<span class="reading num">
-    ${restart && html`<span class="quiet" title=${before ? reason(before) : ""}>attempt ${restart.attempt}${before ? ` · ${reason(before)}` : ""}</span>`}
-    ${!restart && odd.length > 0 && html`<span class="odd" title="Values that are no finite numbers are marked below the curve">${integer(odd.length)} not finite</span>`}
-    ${i > last && html`<span class="quiet" title="The newest attempt has not come as far as an older one did">older attempt</span>`}
-    <span class="quiet">${here}</span>
-    <b data-value>${value}</b>
-    ${smooth && html`<span class="quiet">~${smooth[i] === null ? "–" : number(smooth[i])}</span>`}
-  </span>`;
-}
+/** For the readings of so many curves. @param {HTMLElement} element @param {number} curves */
+const hasRoomBelow = (element, curves) =>
+  element.getBoundingClientRect().bottom + 16 + 20 * Math.min(curves, MOST_READINGS + 1) < innerHeight;

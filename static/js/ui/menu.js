@@ -1,7 +1,7 @@
 // A button that opens a panel below it: a native popover, so that Escape, a click beside it and the
 // focus do what they do everywhere. Only one is open at a time.
 
-import { useId, useRef, useState } from "preact/hooks";
+import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
 
 /** @param {{ label: any, title?: string, children: any, class?: string }} props the children are drawn while it is open */
@@ -10,17 +10,17 @@ export function Menu({ label, title, children, class: kind = "" }) {
   const [open, setOpen] = useState(false);
   const button = useRef(/** @type {HTMLElement | null} */ (null));
   const panel = useRef(/** @type {HTMLElement | null} */ (null));
-  /** @param {any} event */
-  const onToggle = (event) => {
-    setOpen(event.newState === "open");
-    if (event.newState !== "open" || !button.current || !panel.current) return;
+  // Once its children are drawn: before, nobody knows how large it is.
+  useLayoutEffect(() => {
+    if (!open || !button.current || !panel.current) return;
     // Popovers stand in the top layer and know nothing of their button.
-    const { left, right, bottom } = button.current.getBoundingClientRect();
-    const width = panel.current.offsetWidth;
+    const { left, right, top, bottom } = button.current.getBoundingClientRect();
+    const { offsetWidth: width, offsetHeight: height } = panel.current;
     const at = left + width > innerWidth - 8 ? right - width : left;
+    const above = bottom + 4 + height > innerHeight - 8 && top - 4 - height >= 8;
     panel.current.style.left = `${Math.max(8, at)}px`;
-    panel.current.style.top = `${bottom + 4}px`;
-  };
+    panel.current.style.top = `${above ? top - 4 - height : bottom + 4}px`;
+  }, [open]);
   return html`<button
       class=${`button ${kind}`}
       ref=${button}
@@ -31,5 +31,5 @@ export function Menu({ label, title, children, class: kind = "" }) {
     >
       ${label}
     </button>
-    <div class="menu" role="dialog" aria-label=${title ?? label} id=${id} popover ref=${panel} onToggle=${onToggle}>${open && children}</div>`;
+    <div class="menu" role="dialog" aria-label=${title ?? label} id=${id} popover ref=${panel} onToggle=${(/** @type {any} */ e) => setOpen(e.newState === "open")}>${open && children}</div>`;
 }

@@ -1,154 +1,153 @@
-// The uPlot canvas of one chart: raw line, faint behind the smoothed one if there is one, restarts
-// as thin verticals, marks where a value was not finite. Colours come from the theme's tokens.
-/** @import { Plot } from "../model/series.js" */
-/** @import { XAxis } from "../model/view.js" */
+// The uPlot canvas of one chart: its axes, the crosshair that all charts of a page share, and the choice
+// of a part by a drag. The curves themselves, each with its own x, are drawn over it by plot_draw.js.
+/** @import { XAxis, Zoom } from "../model/view.js" */
+/** @import { Drawn } from "./plot_draw.js" */
 
 import uPlot from "uplot";
-import { seriesIndex } from "../model/color.js";
-import { elapsed, integer, ticks } from "../model/format.js";
+import { apart, labelRoom, labelsOfX, labelsOfY, logTicks, wallSplits } from "../model/axis.js";
+import { readingAt } from "../model/curve.js";
+import { palette } from "./palette.js";
+import { drawCurves } from "./plot_draw.js";
 
-const HEIGHT = 176;
-const FAINT = "55";
-/** What the ticks of the x-axis may be apart: whole steps, and times that people count in. */
-const STEPS = Array.from({ length: 12 }, (_, i) => [1, 2, 5].map((n) => n * 10 ** i)).flat();
-const SECONDS = [
-  1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200,
-].concat([1, 2, 5, 10, 20, 50].map((days) => days * 86_400));
+/** Pixels that the pointer moves before it chooses a part. */
+const DRAG = 6;
+/** Curves of which the crosshair marks the points. */
+const MOST_DOTS = 8;
 
-/** @param {string} name */
-const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+/** @typedef {{ drawn: Drawn[], x: Zoom, y: Zoom, restarts: boolean }} Shown */
 
 /**
- * @param {HTMLElement} box
- * @param {{ x: XAxis, runId: string, onCursor: (index: number | null) => void }} options
+ * @param {HTMLElement} box its size is the plot's
+ * @param {{ x: XAxis, log: boolean, onCursor: (x: number | null, y: number) => void, onSelect: (zoom: Zoom) => void, onReset: () => void }} options
  */
-export function makePlot(box, { x, runId, onCursor }) {
-  /** @type {Plot | null} */
-  let shown = null;
-  /** @type {[number, number]} */
-  let range = [0, 1];
-  const color = token(`--series-${seriesIndex(runId)}`);
-  const colors = {
-    line: token("--line"),
-    edge: token("--edge"),
-    text: token("--quiet"),
-    odd: token("--red"),
-  };
-  const font = `11px ${token("--sans")}`;
+export function makePlot(box, { x, log, onCursor, onSelect, onReset }) {
+  /** @type {Shown} */
+  let shown = { drawn: [], x: [0, 1], y: [0, 1], restarts: false };
+  /** @type {Shown | null} What came while somebody drags. */
+  let waiting = null;
+  let dragging = false;
+  const colors = palette.peek();
+  const dots = Array.from({ length: MOST_DOTS }, () => document.createElement("i"));
+  dots.forEach((dot) => (dot.className = "plot-dot"));
 
-  /** By time, nothing was measured between two attempts, so no line leads from one to the next. */
-  const gaps = (
-    /** @type {uPlot} */ u,
-    /** @type {any} */ _s,
-    /** @type {any} */ _i,
-    /** @type {any} */ _j,
-    /** @type {uPlot.Series.Gaps} */ nulls,
-  ) => {
-    if (x === "step" || !shown || shown.restarts.length === 0) return nulls;
-    const px = (/** @type {number} */ v) => Math.round(u.valToPos(v, "x", true));
-    const breaks = shown.restarts.map((r) => /** @type {[number, number]} */ ([px(r.before), px(r.x)]));
-    return [...nulls, ...breaks].sort((a, b) => a[0] - b[0]);
+  /** @param {uPlot} u */
+  const moved = (u) => {
+    const { left = -1, top = 0 } = u.cursor;
+    const at = left < 0 ? null : u.posToVal(left, "x");
+    onCursor(at, u.posToVal(top, "y"));
+    dots.forEach((dot, i) => {
+      const one = shown.drawn.length <= MOST_DOTS ? shown.drawn[i] : undefined;
+      const reading = one && at !== null ? readingAt(one.curve, at) : null;
+      const value = reading && (reading.smooth ?? reading.value);
+      const seen = reading && value !== null && Number.isFinite(value) && (!log || value > 0);
+      dot.hidden = !seen || reading.x < shown.x[0] || reading.x > shown.x[1];
+      if (dot.hidden || !reading || value === null) return;
+      dot.style.transform = `translate(${u.valToPos(reading.x, "x")}px, ${u.valToPos(value, "y")}px)`;
+      dot.style.background = one?.color ?? "";
+    });
+  };
+
+  /** @param {uPlot} u */
+  const selected = (u) => {
+    const { left, width } = u.select;
+    if (width < DRAG) return;
+    u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    onSelect([u.posToVal(left, "x"), u.posToVal(left + width, "x")]);
   };
 
   /** @type {uPlot.Axis} */
-  const axis = { stroke: colors.text, font, grid: { stroke: colors.line, width: 1 }, ticks: { show: false } };
+  const axis = {
+    stroke: colors.text,
+    font: colors.font,
+    grid: { stroke: colors.line, width: 1 },
+    ticks: { show: false },
+  };
+  /** @type {uPlot.Axis} */
+  const across = {
+    ...axis,
+    size: 24,
+    gap: 4,
+    space: labelRoom(x),
+    incrs: apart(x),
+    values: (_, at) => labelsOfX(at, x),
+  };
+  if (x === "wall") across.splits = (_, _i, low, high, by) => wallSplits(low, high, by);
+  /** @type {uPlot.Axis} */
+  const up = { ...axis, size: 64, gap: 6, space: 32, values: (_, at) => labelsOfY(at, log) };
+  if (log) {
+    up.splits = (u, _i, low, high) => logTicks(low, high, Math.max(2, u.over.clientHeight / 32));
+    up.filter = (_, splits) => splits;
+  }
   /** @type {uPlot.Options} */
   const options = {
     width: Math.max(100, box.clientWidth),
-    height: HEIGHT,
-    padding: [8, x === "step" ? 12 : 24, 0, 0],
+    height: Math.max(80, box.clientHeight),
+    padding: [8, 28, 0, 0],
     legend: { show: false },
-    // One key for all charts of one kind of x-axis: their crosshairs move together.
     cursor: {
       y: false,
-      drag: { setScale: false, x: false, y: false },
-      points: { size: 6 },
-      sync: { key: `x:${x}`, setSeries: false },
-    },
-    scales: { x: { time: false, range: () => range }, y: { range: padded } },
-    axes: [
-      {
-        ...axis,
-        size: 24,
-        gap: 4,
-        space: 72,
-        incrs: x === "step" ? STEPS : SECONDS,
-        values: (_, at) => at.map((t) => (x === "step" ? integer(t) : elapsed(t))),
+      drag: { setScale: false, x: true, y: false, dist: DRAG },
+      points: { show: false },
+      // One key for all charts of one kind of x-axis: their crosshairs move together, and nothing else.
+      sync: {
+        key: `x:${x}`,
+        setSeries: false,
+        filters: { pub: (type) => type === "mousemove", sub: () => true },
       },
-      { ...axis, size: 64, gap: 6, space: 32, values: (_, at) => ticks(at) },
-    ],
-    series: [
-      {},
-      { stroke: () => (shown?.smooth ? color + FAINT : color), width: 1.5, points: { size: 4 }, gaps },
-      { stroke: color, width: 1.5, points: { show: false }, gaps },
-      // What an older attempt had reached beyond the newest: no longer true, but not hidden.
-      { stroke: color + FAINT, width: 1.5, dash: [4, 4], points: { show: false }, gaps },
-    ],
+      bind: { dblclick: () => () => (onReset(), null) },
+    },
+    scales: {
+      x: { time: false, range: () => shown.x },
+      y: log ? { distr: 3, range: () => shown.y } : { range: () => shown.y },
+    },
+    axes: [across, up],
+    // Only there so that both scales are: each curve has its own x.
+    series: [{}, { paths: () => null, points: { show: false } }],
     hooks: {
-      setCursor: [(u) => onCursor(u.cursor.idx ?? null)],
-      draw: [(u) => shown && drawMarks(u, shown, colors)],
+      setCursor: [moved],
+      setSelect: [selected],
+      draw: [(u) => drawCurves(u, shown, log, colors)],
     },
   };
-  const chart = new uPlot(options, [[], [], [], []], box);
+  const plot = new uPlot(options, [[], []], box);
+  plot.over.append(...dots);
+
+  /** @param {Shown} next */
+  const update = (next) => {
+    if (dragging) {
+      waiting = next;
+      return;
+    }
+    shown = next;
+    plot.setData([next.x, next.y]);
+  };
+  const down = () => (dragging = true);
+  const released = () => {
+    if (!dragging) return;
+    dragging = false;
+    // After uPlot has heard of it too.
+    setTimeout(() => {
+      if (waiting) update(waiting);
+      waiting = null;
+    });
+  };
+  plot.over.addEventListener("mousedown", down);
+  document.addEventListener("mouseup", released);
   const observer = new ResizeObserver(() => {
-    if (box.clientWidth > 0 && box.clientWidth !== chart.width)
-      chart.setSize({ width: box.clientWidth, height: HEIGHT });
+    const { clientWidth: width, clientHeight: height } = box;
+    if (width > 0 && height > 0 && (width !== plot.width || height !== plot.height))
+      plot.setSize({ width, height });
   });
   observer.observe(box);
 
   return {
-    /** @param {Plot} next @param {[number, number]} nextRange */
-    update: (next, nextRange) => {
-      shown = next;
-      range = nextRange;
-      const none = next.x.map(() => null);
-      chart.setData([next.x, next.raw, next.smooth ?? none, next.left ?? none]);
-    },
+    update,
+    /** As it is drawn, for an image of it. */
+    canvas: () => plot.ctx.canvas,
     close: () => {
       observer.disconnect();
-      chart.destroy();
+      document.removeEventListener("mouseup", released);
+      plot.destroy();
     },
   };
-}
-
-/** A flat or empty curve still needs a range with some height. @param {uPlot} _ @param {number | null} low @param {number | null} high @returns {[number, number]} */
-function padded(_, low, high) {
-  if (low === null || high === null || !Number.isFinite(low) || !Number.isFinite(high)) return [0, 1];
-  if (low === high) {
-    const room = Math.abs(low) * 0.1 || 1;
-    return [low - room, high + room];
-  }
-  const room = (high - low) * 0.06;
-  return [low - room, high + room];
-}
-
-/** @param {uPlot} u @param {Plot} plot @param {{ edge: string, odd: string }} colors */
-function drawMarks(u, plot, colors) {
-  const { ctx, bbox } = u;
-  const ratio = devicePixelRatio;
-  ctx.save();
-  ctx.beginPath();
-  ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
-  ctx.clip();
-  ctx.strokeStyle = colors.edge;
-  ctx.lineWidth = ratio;
-  ctx.setLineDash([3 * ratio, 3 * ratio]);
-  for (const { x } of plot.restarts) {
-    const left = Math.round(u.valToPos(x, "x", true)) + 0.5;
-    ctx.beginPath();
-    ctx.moveTo(left, bbox.top);
-    ctx.lineTo(left, bbox.top + bbox.height);
-    ctx.stroke();
-  }
-  ctx.fillStyle = colors.odd;
-  const bottom = bbox.top + bbox.height;
-  for (const { x } of plot.odd) {
-    const left = u.valToPos(x, "x", true);
-    ctx.beginPath();
-    ctx.moveTo(left - 4 * ratio, bottom);
-    ctx.lineTo(left + 4 * ratio, bottom);
-    ctx.lineTo(left, bottom - 6 * ratio);
-    ctx.fill();
-  }
-  ctx.restore();
 }

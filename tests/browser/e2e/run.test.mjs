@@ -101,43 +101,6 @@ test("checkpoints come by themselves, say what they are kept as, and can be pinn
   await page.close();
 });
 
-test("a chart extends live from its last step only, and a NaN breaks neither it nor others", async () => {
-  const { page, problems } = await open(browser);
-  /** @type {URL[]} */
-  const asked = [];
-  page.on("request", (r) => r.url().includes("/metrics/series") && asked.push(new URL(r.url())));
-  await page.goto(`${head.url}runs/${run.id}?tab=metrics`);
-  const value = (/** @type {string} */ key) => page.locator(`[data-metric="${key}"] [data-value]`);
-  await value("train/loss").getByText("0.03333").waitFor();
-  await value("train/grad").getByText("1", { exact: true }).waitFor();
-  assert.equal(
-    await page
-      .locator(".chart-group h2")
-      .allInnerTexts()
-      .then((t) => t.join("|")),
-    "Without a group 1|train 2",
-  );
-  await page.locator('[data-metric="train/loss"]').getByText("1 not finite").waitFor();
-  await page.locator('[data-metric="lr"] canvas').waitFor();
-  asked.length = 0;
-
-  await run.report([{ step: 60, metrics: { "train/loss": 0.125, "train/grad": 2, lr: 0.1, "val/new": 5 } }]);
-  await value("train/loss").getByText("0.1250").waitFor();
-  await value("val/new").getByText("5").waitFor();
-  const loss = asked.filter((u) => u.searchParams.getAll("key").includes("train/loss"));
-  assert.ok(
-    loss.length > 0 &&
-      loss.every((u) => u.searchParams.get("from_step") === "59" || u.searchParams.get("from_step") === "60"),
-  );
-
-  await run.report([{ step: 61, metrics: { "train/loss": "NaN", "train/grad": 3, lr: 0.1 } }]);
-  await value("train/loss").getByText("NaN").waitFor();
-  await value("train/grad").getByText("3").waitFor();
-  await page.locator('[data-metric="train/loss"]').getByText("2 not finite").waitFor();
-  assert.deepEqual(problems, []);
-  await page.close();
-});
-
 test("a metric that only another rank reports is shown as that rank's, and extends", async () => {
   const some = await head.register({ name: "by-rank-1" });
   await some.run(2);
@@ -153,28 +116,6 @@ test("a metric that only another rank reports is shown as that rank's, and exten
   await page.goto(`${head.url}runs/${some.id}?tab=logs`);
   await page.getByText("This head holds no log of rank 0 in attempt 0.").waitFor();
   await some.end("FINISHED");
-  assert.deepEqual(problems, []);
-  await page.close();
-});
-
-test("search, smoothing and axis of the charts are in the URL", async () => {
-  const { page, problems } = await open(browser);
-  await page.goto(`${head.url}runs/${run.id}?tab=metrics`);
-  await page.locator("input[type=search]").fill("grad");
-  await until(async () => (await page.locator(".chart-slot").count()) === 1, "only the charts that match");
-  await page.locator("input[type=range]").fill("0.6");
-  await page.locator(".chip", { hasText: "Time" }).click();
-  await page.reload();
-  await page.locator('[data-metric="train/grad"] canvas').waitFor();
-  const url = new URL(page.url());
-  assert.deepEqual(Object.fromEntries(url.searchParams), {
-    tab: "metrics",
-    q: "grad",
-    smooth: "0.6",
-    x: "time",
-  });
-  assert.equal(await page.locator(".chart-slot").count(), 1);
-  assert.equal(await page.locator("input[type=range]").inputValue(), "0.6");
   assert.deepEqual(problems, []);
   await page.close();
 });
