@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs every test (Rust, Python, browser) and installs what they need: Python packages into target/venv, node packages
-# into tests/browser/node_modules, and, if there is none, Debian's Chromium.
+# into tests/browser/node_modules, and, where there is none, Debian's Chromium and its nginx (below target/).
 #
 #   tests/run.sh               everything
 #   tests/run.sh rust          one part: rust, python or browser
@@ -63,6 +63,25 @@ python() {
     cd "$root"
 }
 
+# Debian's nginx, for the dashboard behind a proxy: the program alone, unpacked below target/, because an installed one
+# would be a service that runs. The libraries that it wants are there wherever OpenSSL 3 is.
+nginx_program() {
+    [ -z "${NGINX:-}" ] && [ ! -x /usr/sbin/nginx ] || return 0
+    local dir=$root/target/nginx
+    export NGINX=$dir/usr/sbin/nginx
+    [ ! -x "$NGINX" ] || return 0
+    command -v apt-get >/dev/null || { echo "install nginx, or say NGINX=/path/to/it" >&2; return 1; }
+    local as_root=()
+    [ "$(id -u)" = 0 ] || as_root=(sudo)
+    rm -rf "$dir"
+    mkdir -p "$dir"
+    cd "$dir"
+    apt-get download -qq nginx || { "${as_root[@]}" apt-get update -qq; apt-get download -qq nginx; }
+    dpkg -x nginx_*.deb .
+    cd "$root"
+    "$NGINX" -v 2>/dev/null || { echo "$NGINX does not run: install nginx, or say NGINX=/path/to/it" >&2; return 1; }
+}
+
 browser() {
     say "Browser: packages"
     build
@@ -73,6 +92,7 @@ browser() {
         "${as_root[@]}" apt-get update -qq
         "${as_root[@]}" apt-get install -y -qq --no-install-recommends chromium
     fi
+    nginx_program
     cd "$root/tests/browser"
     npm ci --silent --no-audit --no-fund
     say "Browser: types, format and tests"

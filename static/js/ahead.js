@@ -2,25 +2,78 @@
 // only after the one that imports it. Runs before everything else and imports nothing. The Run page's
 // are also asked for once the list is there, for most people then open a run. A test keeps the lists right.
 
+const FIRST_PAGE = "api/train/runs?include=workers&include=evidence&page_size=50";
 const RUN = [
+  "model/scores",
   "model/sgr",
+  "model/straggle",
   "model/terminal",
   "model/timeline",
-  "model/tree",
   "state/checkpoints",
   "state/run",
   "state/trail",
+  "state/workers",
   "ui/attempts",
   "ui/checkpoints_tab",
+  "ui/colors",
   "ui/events_tab",
   "ui/evidence",
+  "ui/heat_strip",
   "ui/lines",
+  "ui/notes",
+  "ui/on_sight",
   "ui/overview",
+  "ui/run_name",
   "ui/run_page",
+  "ui/score_plot",
+  "ui/segmented",
+  "ui/tags",
+  "ui/worker_row",
   "ui/workers_tab",
 ];
-const METRICS = ["model/color", "model/series", "state/metrics", "ui/chart", "ui/metrics_tab", "ui/plot"];
-const LOGS = ["state/log", "ui/logs_tab"];
+const METRICS = [
+  "model/axis",
+  "model/branches",
+  "model/chart_groups",
+  "model/curve",
+  "model/lines",
+  "model/series",
+  "model/zoom",
+  "state/chart_details",
+  "state/chart_fetch",
+  "state/chart_keys",
+  "state/chart_shelf",
+  "state/metrics",
+  "ui/chart",
+  "ui/chart_controls",
+  "ui/chart_full",
+  "ui/chart_groups",
+  "ui/chart_legend",
+  "ui/chart_menu",
+  "ui/chart_png",
+  "ui/chart_reading",
+  "ui/charts",
+  "ui/metrics_tab",
+  "ui/palette",
+  "ui/plot",
+  "ui/plot_draw",
+];
+const LOGS = [
+  "model/find",
+  "model/interleave",
+  "model/log_time",
+  "model/log_window",
+  "model/rank_source",
+  "server/logs",
+  "state/log",
+  "state/log_all",
+  "state/log_search",
+  "ui/all_logs",
+  "ui/log_find",
+  "ui/log_pane",
+  "ui/logs_tab",
+  "ui/rank_log",
+];
 
 try {
   const theme = localStorage.getItem("theme");
@@ -29,19 +82,21 @@ try {
   // A browser that keeps nothing shows what the system has.
 }
 
-/** @param {string} href */
-function preload(href) {
-  const link = document.createElement("link");
-  link.rel = "modulepreload";
-  link.href = href;
-  document.head.append(link);
+/** @param {string} href @param {Partial<HTMLLinkElement>} how */
+function preload(href, how = { rel: "modulepreload" }) {
+  document.head.append(Object.assign(document.createElement("link"), { href, ...how }));
 }
 
 /** @param {string[]} names */
 const ours = (names) => names.forEach((name) => preload(`static/js/${name}.js`));
 
+const place = location.pathname.slice(new URL(document.baseURI).pathname.length);
+// The first page of the list, while the modules that ask for it are still on their way.
+if (place === "" && location.search === "")
+  preload(FIRST_PAGE, { rel: "preload", as: "fetch", crossOrigin: "anonymous" });
+
 const tab = new URLSearchParams(location.search).get("tab");
-if (!location.pathname.startsWith("runs/", new URL(document.baseURI).pathname.length)) {
+if (!place.startsWith("runs/")) {
   addEventListener("load", () => setTimeout(() => document.hidden || ours(RUN), 1000));
 } else {
   ours(RUN);

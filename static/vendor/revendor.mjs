@@ -15,6 +15,7 @@ const PACKAGES = [
   { name: "@preact/signals-core", version: "1.14.5", files: ["dist/signals-core.mjs", "LICENSE"] },
   { name: "@preact/signals", version: "2.11.4", files: ["dist/signals.mjs", "LICENSE"] },
   { name: "htm", version: "3.1.1", files: ["dist/htm.mjs", "LICENSE"] },
+  { name: "marked", version: "18.2.1", files: ["lib/marked.esm.js", "LICENSE"] },
   { name: "uplot", version: "1.6.32", files: ["dist/uPlot.esm.js", "dist/uPlot.min.css", "LICENSE"] },
 ];
 

@@ -82,9 +82,8 @@ function niceTicks(low, high, room) {
 
 /** @param {number[]} at @param {boolean} log */
 export function labelsOfY(at, log) {
-  if (!log || at.length < 2) return ticks(at);
-  const even =
-    Math.abs(at[1] - at[0] - (at[at.length - 1] - at[at.length - 2])) < Math.abs(at[1] - at[0]) * 1e-6;
+  // Within a decade ticks are evenly apart also on a log scale.
+  const even = !log || at.length < 2 || Math.max(...at) < 10 * Math.min(...at);
   return even ? ticks(at) : at.map(power);
 }
 

@@ -7,7 +7,8 @@ import { applySgr, classOf, plain } from "./sgr.js";
 import { visible } from "./text.js";
 
 /** @typedef {{ text: string, style: string }} Span */
-/** @typedef {{ chars: string[], styles: string[] }} Cells */
+/** @typedef {{ chars: string[], styles: string[], at: number }} Cells */
+/** `at`: the place in the file where the line begins. @typedef {{ at: number, spans: Span[] }} Row */
 
 /** Lines that the cursor can still reach; tools that redraw more at once are rare. */
 const LIVE_ROWS = 64;
@@ -21,19 +22,50 @@ const UNFINISHED = /^\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?|[PX^_][^\x1b]*\x1
 // C0, DEL, C1, and the marks that reorder text so that it reads as something else.
 const CONTROL = /[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 
+/** Bytes that are taken for one place, so that the parts of a line without an end have places of their own. */
+const STRETCH = 4096;
+const NEWLINE = 10;
+/** More in a row, as at the edge of a hole, are counted. */
+const SHOWN_ZEROS = 8;
+
 export class Terminal {
-  /** @param {number} maxLines the oldest lines beyond are dropped and counted */
-  constructor(maxLines = 50_000) {
-    this.maxLines = maxLines;
-    this.dropped = 0;
-    /** @type {Span[][]} */
+  /** @param {number} [at] where the first byte stands in the file @param {number} [liveRows] how far up the cursor can go */
+  constructor(at = 0, liveRows = LIVE_ROWS) {
+    this.liveRows = liveRows;
+    this.decoder = new TextDecoder();
+    /** The place of what is written next. */
+    this.at = at;
+    /** Lines that do not change any more. @type {Row[]} */
     this.done = [];
     /** @type {Cells[]} */
-    this.live = [{ chars: [], styles: [] }];
+    this.live = [{ chars: [], styles: [], at }];
     this.row = 0;
     this.column = 0;
     this.pen = plain();
     this.style = "";
+    this.pending = "";
+  }
+
+  /** Part of a file; it may end in the middle of anything. @param {Uint8Array} bytes @param {number} offset where it stands */
+  writeBytes(bytes, offset) {
+    for (let from = 0; from < bytes.length;) {
+      const newline = bytes.subarray(from, from + STRETCH).indexOf(NEWLINE);
+      const to = newline < 0 ? Math.min(bytes.length, from + STRETCH) : from + newline;
+      this.at = offset + from;
+      this.write(this.decoder.decode(bytes.subarray(from, to), { stream: true }));
+      from = newline < 0 ? to : to + 1;
+      this.at = offset + from;
+      if (newline >= 0) this.write("\n");
+    }
+  }
+
+  /** Nothing more comes to the lines that are there: what follows begins a new one. @param {number} at */
+  flush(at) {
+    this.write(this.decoder.decode());
+    this.done.push(...this.live.slice(0, this.length - this.done.length).map(row));
+    this.live = [{ chars: [], styles: [], at }];
+    this.row = 0;
+    this.column = 0;
     this.pending = "";
   }
 
@@ -49,6 +81,12 @@ export class Terminal {
       if (until > at) this.#print(text.slice(at, until), this.style);
       if (!found) return;
       at = until;
+      const zeros = found[0] === "\0" ? zerosAt(text, at) : 0;
+      if (zeros > SHOWN_ZEROS) {
+        this.#print(`${visible("\0")}×${zeros}`, "t-control");
+        at += zeros;
+        continue;
+      }
       if (found[0] !== "\x1b") {
         this.#control(found[0]);
         at += 1;
@@ -69,9 +107,9 @@ export class Terminal {
     return this.done.length + this.live.length - (last.chars.length === 0 ? 1 : 0);
   }
 
-  /** @param {number} i @returns {Span[]} */
+  /** @param {number} i @returns {Row} */
   line(i) {
-    return i < this.done.length ? this.done[i] : spans(this.live[i - this.done.length]);
+    return i < this.done.length ? this.done[i] : row(this.live[i - this.done.length]);
   }
 
   /** @param {string} text @param {string} style */
@@ -93,14 +131,10 @@ export class Terminal {
     this.column = 0;
     this.row += 1;
     if (this.row < this.live.length) return;
-    this.live.push({ chars: [], styles: [] });
-    while (this.live.length > LIVE_ROWS) {
-      this.done.push(spans(/** @type {Cells} */ (this.live.shift())));
+    this.live.push({ chars: [], styles: [], at: this.at });
+    while (this.live.length > this.liveRows) {
+      this.done.push(row(/** @type {Cells} */ (this.live.shift())));
       this.row -= 1;
-    }
-    // In blocks, for dropping the first element of a long array moves all of it.
-    if (this.done.length > this.maxLines + 1000) {
-      this.dropped += this.done.splice(0, this.done.length - this.maxLines).length;
     }
   }
 
@@ -152,6 +186,16 @@ export class Terminal {
     } else cells.chars.fill(" ", 0, this.column + 1);
   }
 }
+
+/** @param {string} text @param {number} from */
+function zerosAt(text, from) {
+  let to = from;
+  while (text[to] === "\0") to += 1;
+  return to - from;
+}
+
+/** @param {Cells} cells @returns {Row} */
+const row = (cells) => ({ at: cells.at, spans: spans(cells) });
 
 /** @param {Cells} cells @returns {Span[]} */
 function spans({ chars, styles }) {

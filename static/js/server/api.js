@@ -1,7 +1,8 @@
 // The one module that talks to the head: for runs here, for metrics in series.js and for logs in
 // logs.js. Every URL is relative, so that the dashboard works below any prefix. It keeps no state
 // and retries nothing: whoever asks decides that.
-/** @import { CheckpointPage, Experiment, FullRun, NodeList, RunPage, TrailPage, TrainRun } from "../types.js" */
+/** @import { CheckpointPage } from "../file_types.js" */
+/** @import { Experiment, FullRun, NodeList, RunPage, TrailPage, TrainRun } from "../types.js" */
 /** @import { RunsView } from "../model/view.js" */
 
 import { NEWEST_FIRST } from "../model/view.js";

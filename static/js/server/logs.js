@@ -1,5 +1,5 @@
 // Logs as the head sends them: which there are, how long they are, parts by range, and what is found in them.
-/** @import { LogFile, LogMatches } from "../types.js" */
+/** @import { LogFile, LogMatches } from "../file_types.js" */
 /** @import { Piece } from "../model/log_window.js" */
 
 import { ApiError, ask, runUrl } from "./api.js";
@@ -49,7 +49,7 @@ async function readPiece(url, from, to, signal) {
 export async function readLog(url, from, to, signal) {
   /** @type {Piece[]} */
   const pieces = [];
-  for (let at = from; at < to; ) {
+  for (let at = from; at < to;) {
     const piece = await readPiece(url, at, to, signal);
     if (!piece || piece.offset >= to) return { pieces, beyond: piece };
     const bytes = piece.bytes.subarray(0, to - piece.offset);

@@ -1,5 +1,6 @@
-// The checkpoints of one run: the newest page, loaded anew when the trail says that one changed.
-/** @import { CheckpointPage } from "../types.js" */
+// The checkpoints of one run, newest first: as many pages as were asked for, loaded anew when the trail says
+// that one changed.
+/** @import { CheckpointPage } from "../file_types.js" */
 
 import { signal } from "@preact/signals";
 import { errorText, listCheckpoints, pinCheckpoint } from "../server/api.js";
@@ -11,11 +12,17 @@ export function openCheckpoints(id) {
   const page = signal(/** @type {CheckpointPage | null} */ (null));
   const error = signal(/** @type {string | null} */ (null));
   const closing = new AbortController();
+  let pages = 1;
 
   const load = throttled(async () => {
     try {
       await listening;
-      page.value = await listCheckpoints(id, closing.signal);
+      let all = await listCheckpoints(id, null, closing.signal);
+      for (let n = 1; n < pages && all.next_page_token; n += 1) {
+        const next = await listCheckpoints(id, all.next_page_token, closing.signal);
+        all = { ...next, checkpoints: [...all.checkpoints, ...next.checkpoints] };
+      }
+      page.value = all;
       error.value = null;
     } catch (e) {
       if (!closing.signal.aborted) error.value = errorText(e);
@@ -42,6 +49,10 @@ export function openCheckpoints(id) {
     page,
     error,
     pin,
+    more: () => {
+      pages += 1;
+      load();
+    },
     close: () => {
       closing.abort();
       stopListening();

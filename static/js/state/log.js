@@ -1,142 +1,171 @@
-// One rank's log: its end first, then what is written while it is followed, and earlier parts
-// by range when asked. A broken stream is taken up where it ended; bytes that are already here
-// are not shown twice. Quiet while the tab is hidden. Never loads a whole large log.
-/** @import { Span } from "../model/terminal.js" */
+// One rank's log: a part of it, from its end or around a place, to which earlier and later parts are
+// added by range as they are wanted; never all of a large one. While more may be written its size is
+// asked for now and then, for a stream would hold one of the few connections that a browser has.
+// Quiet while the tab is hidden.
+/** @import { LogRow } from "../model/log_window.js" */
 
 import { signal } from "@preact/signals";
-import { Terminal } from "../model/terminal.js";
-import { errorText, openLog, readLog } from "../server/api.js";
+import { LogWindow } from "../model/log_window.js";
+import { errorText } from "../server/api.js";
+import { logSize, readLog } from "../server/logs.js";
 
-const TAIL_LINES = 2000;
-const EARLIER_BYTES = 256 * 1024;
+const FIRST_BYTES = 256 * 1024;
+const MORE_BYTES = 128 * 1024;
+/** What grew by more since the last look is not read through: the end is what is followed. */
+const SKIP_BYTES = 2 ** 20;
+const LOOK_EVERY_MS = 700;
 const RETRY_MS = 2000;
 
-/** @typedef {"loading" | "following" | "ended" | "lost"} LogState */
+/** @typedef {"loading" | "live" | "ended" | "lost"} LogState */
+/** Where the reader is to look: the line of that number; `seq` tells one wish from the next. @typedef {{ line: number, seq: number }} Target */
+/** @typedef {ReturnType<typeof openLogView>} LogView */
 
-/** @param {string} url @param {() => boolean} growing may more be written to it? */
-export function openLogView(url, growing) {
+/** @param {string} url @param {{ growing: () => boolean, following: () => boolean, at: number | null }} how `growing`: may more be written to it? */
+export function openLogView(url, { growing, following, at }) {
   const state = signal(/** @type {LogState} */ ("loading"));
   const error = signal(/** @type {string | null} */ (null));
   /** Changes whenever there is something new to draw. */
   const version = signal(0);
-  /** Where the part of the log ends that is not held; 0: there is none; null: the start was dropped here. */
-  const start = signal(/** @type {number | null} */ (0));
-  let terminal = new Terminal();
-  let decoder = new TextDecoder();
-  /** @type {Span[][]} */
-  let before = [];
-  let end = 0;
-  let closed = false;
-  let stream = new AbortController();
+  const size = signal(0);
+  const target = signal(/** @type {Target | null} */ (null));
+  const closing = new AbortController();
+  let held = new LogWindow();
+  let opened = false;
+  /** @type {(() => Promise<void>) | null} */
+  let doing = null;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
+  /** A wish that came while something was read. @type {(() => Promise<void>) | null} */
+  let next = null;
 
-  /** @param {number} offset @param {number | null} hole */
-  const startOver = (offset, hole) => {
-    terminal = new Terminal();
-    decoder = new TextDecoder();
-    before = [];
-    // Between the two nothing is there: the middle of a long log may be left out.
-    start.value = hole ?? offset;
-    end = offset;
-  };
-
-  /** @param {Uint8Array} bytes */
-  const accept = (bytes) => {
-    end += bytes.length;
-    terminal.write(decoder.decode(bytes, { stream: true }));
-    if (terminal.dropped > 0) {
-      start.value = null;
-      before = [];
+  /**
+   * One thing at a time, for each changes where the next one begins. What is asked for meanwhile comes after it:
+   * a wish of the reader (`must`) before the next part, and a look not at all.
+   * @param {() => Promise<void>} work @param {"must" | "may" | "look"} [how]
+   */
+  const once = async (work, how = "may") => {
+    if (doing) {
+      if (how === "must" || (how === "may" && !next && doing !== work)) next = work;
+      return;
     }
-    version.value += 1;
-  };
-
-  /** @param {ReadableStream<Uint8Array> | null} body @param {number} offset @param {number | null} hole */
-  const readAll = async (body, offset, hole) => {
-    if (version.peek() === 0 || offset > end) startOver(offset, hole);
-    let skip = end - offset;
-    version.value += 1;
-    const reader = body?.getReader();
-    for (;;) {
-      const part = await reader?.read();
-      if (!part || part.done) return;
-      if (skip < part.value.length) accept(part.value.subarray(skip));
-      skip = Math.max(0, skip - part.value.length);
-    }
-  };
-
-  const connect = async () => {
-    clearTimeout(timer);
-    stream.abort();
-    const mine = new AbortController();
-    stream = mine;
+    doing = work;
     try {
-      const follow = growing();
-      const { offset, hole, body } = await openLog(url, {
-        tail: TAIL_LINES,
-        follow,
-        signal: mine.signal,
-      });
-      state.value = follow ? "following" : "ended";
+      await work();
       error.value = null;
-      await readAll(body, offset, hole);
-      if (!growing()) state.value = "ended";
     } catch (e) {
-      if (mine.signal.aborted) return;
-      state.value = "lost";
+      if (closing.signal.aborted) return;
       error.value = errorText(e);
+      state.value = "lost";
+      clearTimeout(timer);
+      timer = setTimeout(lookOn, RETRY_MS);
     }
-    // A head that is shut down ends its streams as properly as the end of the run does.
-    if (!closed && growing()) timer = setTimeout(connect, RETRY_MS);
+    doing = null;
+    const then = next;
+    next = null;
+    if (then) await once(then, "must");
   };
 
-  const onVisibility = () => {
-    if (state.peek() === "ended") return;
-    if (document.hidden) stream.abort();
-    else void connect();
-  };
-  document.addEventListener("visibilitychange", onVisibility);
-  void connect();
+  /** @param {number} from @param {number} to */
+  const read = (from, to) => readLog(url, Math.max(0, from), Math.min(to, size.peek()), closing.signal);
 
-  /** Loads the part before the first byte held. How many lines that added is the answer. */
+  /** @param {number} from @param {number} to */
+  const open = async (from, to) => {
+    const { pieces, beyond } = await read(from, to);
+    if (pieces.length === 0 && beyond) pieces.push(beyond);
+    held =
+      pieces.length > 0 ? LogWindow.of(pieces) : LogWindow.hole(Math.max(0, from), Math.min(to, size.peek()));
+    version.value += 1;
+  };
+
+  /** @param {number} line counted from the first one held */
+  const lookAt = (line) => (target.value = { line: held.base + line, seq: (target.peek()?.seq ?? 0) + 1 });
+
+  const toEnd = async () => {
+    await open(size.peek() - FIRST_BYTES, size.peek());
+    lookAt(held.length - 1);
+  };
+
+  const later = async () => {
+    const to = size.peek();
+    if (held.end >= to) return;
+    if (following() && to - held.end > SKIP_BYTES) return toEnd();
+    const from = held.end;
+    const { pieces, beyond } = await read(from, from + MORE_BYTES);
+    if (pieces.length === 0) pieces.push(beyond ?? { offset: to, bytes: new Uint8Array(), hole: from });
+    for (const piece of pieces) held.append(piece);
+    version.value += 1;
+    // What is followed is read to its end at once, however much a look finds.
+    if (following() && held.end < size.peek()) await later();
+  };
+
   const earlier = async () => {
-    const to = start.peek();
-    if (!to) return 0;
-    const from = Math.max(0, to - EARLIER_BYTES);
-    try {
-      const part = new Terminal();
-      const { offset, hole, bytes: found } = await readLog(url, from, to, stream.signal);
-      // If all of it was left out meanwhile, what comes is held already.
-      const bytes = found.subarray(0, Math.max(0, to - offset));
-      // A part that begins in the middle of a line leaves that line to the next one, if there is one.
-      const newline = offset === 0 || hole !== null ? 0 : bytes.indexOf(10) + 1;
-      const cut = newline < bytes.length ? newline : 0;
-      part.write(new TextDecoder().decode(bytes.subarray(cut)));
-      const lines = Array.from({ length: part.length }, (_, i) => part.line(i));
-      before = [...lines, ...before];
-      start.value = hole ?? Math.min(offset, to) + cut;
-      version.value += 1;
-      return lines.length;
-    } catch (e) {
-      if (!stream.signal.aborted) error.value = errorText(e);
-      return 0;
-    }
+    const to = held.start;
+    if (to <= 0) return;
+    const { pieces, beyond } = await read(to - MORE_BYTES, to);
+    const hole = LogWindow.hole(beyond?.hole ?? Math.max(0, to - MORE_BYTES), to);
+    held.prepend(pieces.length > 0 ? LogWindow.of(pieces) : hole);
+    version.value += 1;
   };
+
+  /** @param {number} place */
+  const seek = async (place) => {
+    if (place < held.start || place >= held.end) await open(place - MORE_BYTES, place + MORE_BYTES);
+    lookAt(held.find(place));
+  };
+
+  const look = async () => {
+    const atEnd = opened && held.end >= size.peek();
+    // Asked before, for what it writes last may come with its end.
+    const more = growing();
+    size.value = await logSize(url, closing.signal);
+    if (!opened && at !== null) await seek(Math.min(at, Math.max(0, size.peek() - 1)));
+    else if (!opened || size.peek() < held.end) await toEnd();
+    else if (following() || (atEnd && size.peek() - held.end <= SKIP_BYTES)) await later();
+    opened = true;
+    state.value = more ? "live" : "ended";
+  };
+
+  const lookOn = async () => {
+    clearTimeout(timer);
+    if (!document.hidden) await once(look, "look");
+    if (!closing.signal.aborted && state.peek() !== "ended") timer = setTimeout(lookOn, LOOK_EVERY_MS);
+  };
+  const onVisibility = () => void (!document.hidden && state.peek() !== "ended" && lookOn());
+  document.addEventListener("visibilitychange", onVisibility);
+
+  void lookOn();
 
   return {
     state,
     error,
     version,
-    start,
-    earlier,
-    count: () => before.length + terminal.length,
-    /** @param {number} i */
-    line: (i) => (i < before.length ? before[i] : terminal.line(i - before.length)),
+    size,
+    target,
+    earlier: () => once(earlier),
+    later: () => once(later),
+    toEnd: () => once(toEnd, "must"),
+    toStart: () =>
+      once(async () => {
+        await open(0, FIRST_BYTES);
+        lookAt(0);
+      }, "must"),
+    /** @param {number} place */
+    seek: (place) => once(() => seek(place), "must"),
+    /** The run may have ended. */
+    look: () => void lookOn(),
+    /** What is held is another part, or the same one as before. */
+    part: () => held,
+    base: () => held.base,
+    count: () => held.length,
+    /** @param {number} i @returns {LogRow} */
+    row: (i) => held.row(i),
+    /** The number of the line that holds a byte; −1: it is not held. @param {number} place */
+    lineAt: (place) => (place < held.start || place >= held.end ? -1 : held.base + held.find(place)),
+    isAtStart: () => held.start <= 0,
+    isAtEnd: () => held.end >= size.peek(),
     close: () => {
-      closed = true;
+      closing.abort();
       clearTimeout(timer);
-      stream.abort();
       document.removeEventListener("visibilitychange", onVisibility);
     },
   };

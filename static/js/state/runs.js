@@ -131,6 +131,9 @@ function settle() {
   absorb(again);
 }
 
+/** How runs stand that are not loaded, but were heard of: they count, too. @type {Map<string, string>} */
+const beyond = new Map();
+
 /** @param {News[]} items */
 function absorb(items) {
   const { view, token, metrics } = list.peek();
@@ -142,8 +145,11 @@ function absorb(items) {
       rows = applyTick(rows, item.tick);
       continue;
     }
+    const standing = `${item.run.run_status} ${item.run.trashed_at_ms}`;
     const before = rows.find((r) => r.id === item.run.id);
-    const changed = before?.run_status !== item.run.run_status || Boolean(item.run.trashed_at_ms);
+    const known = before ? `${before.run_status} ${before.trashed_at_ms}` : beyond.get(item.run.id);
+    if (!before) beyond.set(item.run.id, standing);
+    const changed = known !== standing;
     moved ||= changed;
     if (changed && view.sort !== NEWEST_FIRST && matches(item.run, view)) unsorted += 1;
     rows = applyChange({ rows, complete: token === null }, item.run, view);

@@ -1,19 +1,33 @@
 // The Events tab: the trail of the run, oldest first: what changed, by whom, why, on what evidence.
+/** @import { RunView } from "../model/view.js" */
 /** @import { TrailEvent } from "../types.js" */
 
-import { clock, day, exact, interval, NOTHING } from "../model/format.js";
+import { clock, day, exact, integer, interval, NOTHING } from "../model/format.js";
+import { word } from "../model/status.js";
 import { plain } from "../model/text.js";
 import { flatten } from "../model/tree.js";
+import { adjust } from "../state/route.js";
 import { openTrail } from "../state/trail.js";
 import { useOpened } from "./hooks.js";
 import { html } from "./html.js";
 import { OnSight } from "./on_sight.js";
+import { Segmented } from "./segmented.js";
 
-/** @param {{ id: string, start: number }} props */
-export function EventsTab({ id, start }) {
-  const opened = useOpened(() => openTrail(id), [id]);
+/** Kinds of events, as the head names them. */
+const KINDS = ["run", "attempt", "worker", "checkpoint", "stop", "controller", "annotation", "trash"];
+
+/** @param {{ view: RunView, start: number }} props */
+export function EventsTab({ view, start }) {
+  const opened = useOpened(() => openTrail(view.id), [view.id]);
   const { events, token, loaded } = opened.trail.value;
+  const there = KINDS.filter((kind) => kind === view.q || events.some((e) => e.kind === kind));
+  const kind = there.includes(view.q) ? view.q : "";
+  const shown = kind ? events.filter((e) => e.kind === kind) : events;
   return html`${opened.error.value && html`<p class="problem" role="alert">${opened.error.value}</p>`}
+    <div class="toolbar">
+      <div class="scroll-x"><${Segmented} label="Kind" value=${kind} options=${[["", "All"], ...there.map((k) => [k, word(k)])]} onChoose=${(/** @type {string} */ q) => adjust({ ...view, q })} /></div>
+      <span class="quiet num">${integer(shown.length)}${token ? "+" : ""}</span>
+    </div>
     <div class="scroll-x">
       <table class="grid events">
         <thead>
@@ -27,7 +41,7 @@ export function EventsTab({ id, start }) {
           </tr>
         </thead>
         <tbody>
-          ${events.map((e) => html`<${Entry} key=${e.id} event=${e} start=${start} />`)}
+          ${shown.map((e) => html`<${Entry} key=${e.id} event=${e} start=${start} />`)}
         </tbody>
       </table>
     </div>
@@ -50,7 +64,7 @@ function Entry({ event, start }) {
     <td>${subject(event)}</td>
     <td class="mono">${change(event)}</td>
     <td>${event.by}</td>
-    <td class="e-why" title=${evidence}>${event.reason === null ? NOTHING : plain(event.reason)}</td>
+    <td class="e-why" title=${evidence}><div><bdi>${event.reason === null ? NOTHING : plain(event.reason)}</bdi></div></td>
   </tr>`;
 }
 

@@ -16,7 +16,7 @@ export function Line({ spans }) {
 export function Lines({ text }) {
   const terminal = new Terminal();
   terminal.write(text);
-  const rows = Array.from({ length: terminal.length }, (_, i) => terminal.line(i));
+  const rows = Array.from({ length: terminal.length }, (_, i) => terminal.line(i).spans);
   // The end is where the reason stands.
   const toEnd = (/** @type {HTMLElement | null} */ e) => e && (e.scrollTop = e.scrollHeight);
   return html`<pre class="lines" ref=${useCallback(toEnd, [text])} tabindex="0">${rows.map((spans, i) => html`<div key=${i}><${Line} spans=${spans} />${"\n"}</div>`)}</pre>`;

@@ -1,21 +1,20 @@
-// The Logs tab: which attempt and rank, and its log. Only the lines in sight are in the page; all
-// lines have one height, so that the place of each is known without measuring it.
-/** @import { LogFile } from "../types.js" */
+// The Logs tab: which attempt and which rank, or all ranks as one list. What is shown of a log is in
+// rank_log.js and all_logs.js.
+/** @import { LogFile } from "../file_types.js" */
 /** @import { RunView } from "../model/view.js" */
 /** @import { RunState } from "../state/run.js" */
 
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { bytes, count } from "../model/format.js";
+import { useEffect, useState } from "preact/hooks";
+import { integer } from "../model/format.js";
 import { isLive } from "../model/status.js";
-import { errorText, listLogs, logUrl } from "../server/api.js";
-import { openLogView } from "../state/log.js";
+import { errorText } from "../server/api.js";
+import { listLogs } from "../server/logs.js";
+import { MOST_RANKS } from "../state/log_all.js";
 import { adjust } from "../state/route.js";
-import { useOpened } from "./hooks.js";
+import { AllLogs } from "./all_logs.js";
 import { html } from "./html.js";
-import { Line } from "./lines.js";
+import { RankLog } from "./rank_log.js";
 
-const LINE_PX = 18;
-const SPARE_LINES = 20;
 const LOOK_AGAIN_MS = 3000;
 
 /** @type {{ list: LogFile[], error: string | null, loaded: boolean }} */
@@ -26,47 +25,70 @@ export function LogsTab({ view, run }) {
   const newest = Math.max(0, run.num_attempts - 1);
   const attempt = view.attempt ?? newest;
   const files = useLogFiles(run, attempt, view.rank);
-  const ranks = ranksOf(run, attempt, files.list);
-  const file = files.list.find((f) => f.attempt === attempt && f.rank === view.rank);
-  const url = logUrl(run.id, attempt, view.rank);
+  const here = files.list.filter((f) => f.attempt === attempt);
+  const ranks = ranksOf(run, attempt, here);
+  const file = here.find((f) => f.rank === view.rank);
   // An attempt that has ended writes no more, though its run may go on.
   const growing = isLive(run) && attempt === newest;
-  return html`<div class="toolbar">
-      <${Choice}
-        label="Attempt"
-        value=${attempt}
-        values=${run.attempts.map((a) => a.ordinal)}
-        onChoose=${(/** @type {number} */ a) => adjust({ ...view, attempt: a, rank: 0 })}
-      />
-      <${Choice}
-        label="Rank"
-        value=${view.rank}
-        values=${ranks}
-        onChoose=${(/** @type {number} */ rank) => adjust({ ...view, rank })}
-      />
-      <span class="grow"></span>
-      ${file && html`<a href=${url} download>Download ${bytes(file.size_bytes)}</a>`}
-    </div>
-    ${files.error && html`<p class="problem" role="alert">${files.error}</p>`}
-    ${file && html`<${Log} key=${url} url=${url} growing=${growing} />`}
-    ${!file && files.loaded && html`<p class="quiet">${missing(run, view.rank, attempt)}</p>`}`;
+  const failed = run.first_failure?.attempt === attempt ? run.first_failure.rank : null;
+  const choices = html`<${Choice}
+      label="Attempt"
+      value=${attempt}
+      options=${run.attempts.map((a) => [a.ordinal, String(a.ordinal)])}
+      onChoose=${(/** @type {string} */ a) => adjust({ ...view, attempt: Number(a), rank: view.rank === "all" ? "all" : 0, at: null })}
+    />
+    <${Choice}
+      label="Rank"
+      value=${view.rank}
+      options=${[...(ranks.length > 1 || view.rank === "all" ? [["all", "all, interleaved"]] : []), ...ranks.map((r) => [r, r === failed ? `${r}, failed first` : String(r)])]}
+      onChoose=${(/** @type {string} */ r) => adjust({ ...view, rank: r === "all" ? r : Number(r), at: null })}
+    />`;
+  const problem = files.error && html`<p class="problem" role="alert">${files.error}</p>`;
+  if (view.rank === "all" && here.length > 0) {
+    const chosen = someOf(
+      here.map((f) => f.rank).sort((a, b) => a - b),
+      failed,
+    );
+    const key = `${run.id} ${attempt} ${chosen}`;
+    const left =
+      here.length > chosen.length
+        ? `${integer(chosen.length)} of ${integer(here.length)} ranks are shown: so many can be read at once.`
+        : "";
+    return html`${problem}<${AllLogs} key=${key} view=${view} run=${run} attempt=${attempt} ranks=${chosen} left=${left} growing=${growing} choices=${choices} />`;
+  }
+  if (file) {
+    const key = `${run.id} ${attempt} ${file.rank}`;
+    return html`${problem}<${RankLog} key=${key} view=${view} run=${run} attempt=${attempt} rank=${file.rank} growing=${growing} choices=${choices} />`;
+  }
+  return html`<div class="toolbar">${choices}</div>
+    ${problem}${files.loaded && html`<p class="quiet tab-note">${missing(run, view.rank, attempt)}</p>`}`;
 }
 
-/** A head has only the logs below its own data directory, and not everything that is registered writes one. @param {RunState} run @param {number} rank @param {number} attempt */
+/** The first ranks, and the one that failed first in any case. @param {number[]} ranks @param {number | null} failed */
+function someOf(ranks, failed) {
+  const first = ranks.slice(0, MOST_RANKS);
+  if (failed === null || first.includes(failed) || !ranks.includes(failed)) return first;
+  return [...first.slice(0, MOST_RANKS - 1), failed];
+}
+
+/** A head has only the logs below its own data directory, and not everything that is registered writes one. @param {RunState} run @param {number | "all"} rank @param {number} attempt */
 function missing(run, rank, attempt) {
   if (run.attempts.length === 0) return "No log yet: no attempt has begun.";
   const host = run.evidence.process.host;
-  return `This head holds no log of rank ${rank} in attempt ${attempt}. Either nothing was written, or the log is in the data directory of the controller${host ? ` on ${host}` : ""}.`;
+  const of = rank === "all" ? "" : `of rank ${rank} `;
+  return `This head holds no log ${of}in attempt ${attempt}. Either nothing was written, or the log is in the data directory of the controller${host ? ` on ${host}` : ""}.`;
 }
 
 /**
  * Which logs there are. Asked again now and then while the wanted one is not there yet, for the
  * first line of a log is no event.
- * @param {RunState} run @param {number} attempt @param {number} rank
+ * @param {RunState} run @param {number} attempt @param {number | "all"} rank
  */
 function useLogFiles(run, attempt, rank) {
   const [files, setFiles] = useState(NO_FILES);
-  const found = files.list.some((f) => f.attempt === attempt && f.rank === rank);
+  const here = files.list.filter((f) => f.attempt === attempt);
+  const expected = run.attempts.find((a) => a.ordinal === attempt)?.workers.length ?? 0;
+  const found = rank === "all" ? here.length >= expected : here.some((f) => f.rank === rank);
   const waiting = !found && isLive(run);
   useEffect(() => {
     const closing = new AbortController();
@@ -85,82 +107,20 @@ function useLogFiles(run, attempt, rank) {
   return files;
 }
 
-/** @param {RunState} run @param {number} attempt @param {LogFile[]} files */
-function ranksOf(run, attempt, files) {
+/** @param {RunState} run @param {number} attempt @param {LogFile[]} here */
+function ranksOf(run, attempt, here) {
   const workers = run.attempts.find((a) => a.ordinal === attempt)?.workers ?? [];
-  const all = new Set([
-    ...workers.map((w) => w.world_rank),
-    ...files.filter((f) => f.attempt === attempt).map((f) => f.rank),
-  ]);
+  const all = new Set([...workers.map((w) => w.world_rank), ...here.map((f) => f.rank)]);
   return [...all].sort((a, b) => a - b);
 }
 
-/** @param {{ label: string, value: number, values: number[], onChoose: (n: number) => void }} props */
-function Choice({ label, value, values, onChoose }) {
-  const all = values.includes(value) ? values : [value, ...values];
+/** @param {{ label: string, value: number | string, options: [number | string, string][], onChoose: (chosen: string) => void }} props */
+function Choice({ label, value, options, onChoose }) {
+  const all = options.some(([v]) => v === value) ? options : [[value, String(value)], ...options];
   return html`<label class="choice">
     ${label}
-    <select value=${value} onChange=${(/** @type {any} */ e) => onChoose(Number(e.target.value))}>
-      ${all.map((n) => html`<option key=${n} value=${n} selected=${n === value}>${n}</option>`)}
+    <select value=${value} onChange=${(/** @type {any} */ e) => onChoose(e.target.value)}>
+      ${all.map(([v, shown]) => html`<option key=${v} value=${v} selected=${v === value}>${shown}</option>`)}
     </select>
   </label>`;
-}
-
-const STATES = {
-  loading: "Loading…",
-  following: "Live",
-  ended: "End of log",
-  lost: "The log is not reachable; trying again.",
-};
-
-/** @param {{ url: string, growing: boolean }} props */
-function Log({ url, growing }) {
-  const latest = useRef(growing);
-  latest.current = growing;
-  const log = useOpened(() => openLogView(url, () => latest.current), [url]);
-  const pane = useRef(/** @type {HTMLElement | null} */ (null));
-  const [top, setTop] = useState(0);
-  const [height, setHeight] = useState(600);
-  const [pinned, setPinned] = useState(true);
-  const version = log.version.value;
-  const lines = log.count();
-
-  useEffect(() => {
-    const element = /** @type {HTMLElement} */ (pane.current);
-    const observer = new ResizeObserver(() => setHeight(element.clientHeight));
-    observer.observe(element);
-    return () => observer.disconnect();
-  }, []);
-  useLayoutEffect(() => {
-    if (pinned && pane.current) pane.current.scrollTop = pane.current.scrollHeight;
-  }, [version, pinned, height]);
-
-  const onScroll = () => {
-    const e = /** @type {HTMLElement} */ (pane.current);
-    setTop(e.scrollTop);
-    setPinned(e.scrollHeight - e.scrollTop - e.clientHeight < LINE_PX);
-  };
-  const earlier = async () => {
-    const added = await log.earlier();
-    if (pane.current) pane.current.scrollTop += added * LINE_PX;
-  };
-  const from = Math.max(0, Math.floor(top / LINE_PX) - SPARE_LINES);
-  const to = Math.min(lines, from + Math.ceil(height / LINE_PX) + 2 * SPARE_LINES);
-  const shown = Array.from({ length: to - from }, (_, i) => from + i);
-  const start = log.start.value;
-  return html`<div class="log-bar">
-      <span class=${`quiet log-state is-${log.state.value}`} role="status">${STATES[log.state.value]}</span>
-      <span class="quiet">${count(lines, "line")}${start === null ? ", older ones are no longer held here" : ""}</span>
-      ${start ? html`<button class="button" onClick=${earlier}>Load earlier</button>` : null}
-      <span class="grow"></span>
-      <button class="chip" aria-pressed=${pinned} onClick=${() => setPinned(!pinned)}>Follow</button>
-    </div>
-    ${log.error.value && html`<p class="problem" role="alert">${log.error.value}</p>`}
-    <div class="log" ref=${pane} onScroll=${onScroll} tabindex="0" role="log" aria-live="off" aria-label="Log">
-      <div class="log-space" style=${{ height: `${lines * LINE_PX}px` }}>
-        <div class="log-lines" style=${{ transform: `translateY(${from * LINE_PX}px)` }}>
-          ${shown.map((i) => html`<div class="log-line" key=${i}><${Line} spans=${log.line(i)} /></div>`)}
-        </div>
-      </div>
-    </div>`;
 }

@@ -1,6 +1,7 @@
-// The Overview tab: the first failure if there was one, the attempts, and what the run was
+// The Overview tab: the first failure if there was one, the attempts, the notes, and what the run was
 // started with.
 /** @import { FirstFailure } from "../types.js" */
+/** @import { RunView } from "../model/view.js" */
 /** @import { RunState } from "../state/run.js" */
 
 import { exact, integer, number } from "../model/format.js";
@@ -8,16 +9,21 @@ import { endings, exitText, sentence } from "../model/status.js";
 import { plain } from "../model/text.js";
 import { flatten } from "../model/tree.js";
 import { formatView, runView } from "../model/view.js";
+import { adjust } from "../state/route.js";
 import { Attempts } from "./attempts.js";
 import { html } from "./html.js";
 import { Lines } from "./lines.js";
+import { Notes } from "./notes.js";
+import { SearchBox } from "./search_box.js";
 import { Glyph } from "./status.js";
+import { Tags } from "./tags.js";
 
 const METRICS_SHOWN = 10;
+/** More settings than these are searched. */
+const SETTINGS_SHOWN = 20;
 
-/** @param {{ run: RunState }} props */
-export function Overview({ run }) {
-  const tags = Object.entries(run.tags);
+/** @param {{ view: RunView, run: RunState }} props */
+export function Overview({ view, run }) {
   const versions = flatten(run.framework_versions);
   return html`<div class="overview">
     ${run.first_failure && html`<${Failure} failure=${run.first_failure} />`}
@@ -26,20 +32,44 @@ export function Overview({ run }) {
       <${Attempts} run=${run} />
     </section>
     <div class="columns">
-      <section>
-        <h2>Last metrics</h2>
-        <${LastMetrics} run=${run} />
-        <h2>Controller</h2>
-        <${Pairs} rows=${controllerRows(run)} />
-      </section>
-      <section>
-        <h2>Settings</h2>
-        <${Pairs} rows=${flatten(run.settings)} none="This run was registered without settings." />
-        ${tags.length > 0 && html`<h2>Tags</h2><${Pairs} rows=${tags} />`}
-        ${versions.length > 0 && html`<h2>Versions</h2><${Pairs} rows=${versions} />`}
-      </section>
+      <div>
+        <${Notes} run=${run} />
+        <section>
+          <h2>Last metrics</h2>
+          <${LastMetrics} run=${run} />
+        </section>
+        <section>
+          <h2>Controller</h2>
+          <${Pairs} rows=${controllerRows(run)} />
+        </section>
+      </div>
+      <div>
+        <${Settings} view=${view} run=${run} />
+        <${Tags} run=${run} />
+        ${(run.datasets?.length ?? 0) > 0 && html`<section><h2>Datasets</h2><${Pairs} rows=${run.datasets.map((d) => [d.name, [d.dataset_name, d.dataset_uuid].filter(Boolean).join("  ")])} /></section>`}
+        ${versions.length > 0 && html`<section><h2>Versions</h2><${Pairs} rows=${versions} /></section>`}
+      </div>
     </div>
   </div>`;
+}
+
+/** @param {{ view: RunView, run: RunState }} props */
+function Settings({ view, run }) {
+  const all = flatten(run.settings);
+  const words = view.q.toLowerCase().split(/\s+/).filter(Boolean);
+  const searched = all.length > SETTINGS_SHOWN;
+  const rows = searched
+    ? all.filter(([key, value]) => words.every((w) => `${key} ${value}`.toLowerCase().includes(w)))
+    : all;
+  const none = all.length === 0 ? "This run was registered without settings." : "No setting has this text.";
+  return html`<section>
+    <div class="heading">
+      <h2>Settings</h2>
+      ${searched && html`<${SearchBox} value=${view.q} label="Search settings" onSearch=${(/** @type {string} */ q) => adjust({ ...view, q })} />`}
+      ${searched && html`<span class="quiet num">${integer(rows.length)} of ${integer(all.length)}</span>`}
+    </div>
+    <div class=${searched ? "settings is-searched" : "settings"}><${Pairs} rows=${rows} none=${none} /></div>
+  </section>`;
 }
 
 /** @param {{ run: RunState }} props */

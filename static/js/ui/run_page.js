@@ -4,8 +4,11 @@
 /** @import { RunState } from "../state/run.js" */
 
 import { useEffect } from "preact/hooks";
-import { word, why } from "../model/status.js";
-import { TABS, formatView } from "../model/view.js";
+import { exact } from "../model/format.js";
+import { isLive, word, why } from "../model/status.js";
+import { plain } from "../model/text.js";
+import { ALL_RUNS, TABS, formatView } from "../model/view.js";
+import { deleteRuns, restoreRuns } from "../state/actions.js";
 import { now } from "../state/clock.js";
 import { openRun } from "../state/run.js";
 import { CheckpointsTab } from "./checkpoints_tab.js";
@@ -15,6 +18,7 @@ import { useOpened } from "./hooks.js";
 import { html } from "./html.js";
 import { later } from "./later.js";
 import { Overview } from "./overview.js";
+import { RunName } from "./run_name.js";
 import { RunMark } from "./status.js";
 import { StopButton } from "./stop.js";
 import { Ago, LongAgo, RunDuration } from "./time.js";
@@ -56,11 +60,13 @@ export function RunPage({ view }) {
 function Header({ run }) {
   return html`<header class="run-head">
     <div class="run-title">
-      <h1 title=${run.id}><bdi>${run.name}</bdi></h1>
+      <${RunName} run=${run} />
       <${RunMark} run=${run} />
       <span class="grow"></span>
       <${StopButton} run=${run} />
+      ${!isLive(run) && !run.trashed_at_ms && html`<button class="button" onClick=${() => void deleteRuns([run.id])}>Delete</button>`}
     </div>
+    ${run.trashed_at_ms && html`<${Trashed} id=${run.id} since=${run.trashed_at_ms} />`}
     <${Why} run=${run} />
     <p class="run-facts">
       ${
@@ -68,11 +74,19 @@ function Header({ run }) {
           ? html`<span>started <${LongAgo} at=${run.start_time_ms} /></span>`
           : html`<span>started <${Ago} at=${run.start_time_ms} /></span><span>took <${RunDuration} run=${run} /></span>`
       }
-      ${run.experiment && html`<span>experiment <bdi>${run.experiment}</bdi></span>`}
+      ${run.experiment && html`<span>experiment <a href=${formatView({ ...ALL_RUNS, experiment: run.experiment })}><bdi>${plain(run.experiment)}</bdi></a></span>`}
       <span>id <span class="mono">${run.id}</span></span>
     </p>
     <${Evidence} run=${run} />
   </header>`;
+}
+
+/** @param {{ id: string, since: number }} props */
+function Trashed({ id, since }) {
+  return html`<p class="trashed" role="status">
+    In the trash since <time>${exact(since)}</time>.
+    <button class="button" onClick=${() => void restoreRuns([id])}>Restore</button>
+  </p>`;
 }
 
 /** By itself, for it is drawn each second while something ages. @param {{ run: RunState }} props */
@@ -82,10 +96,10 @@ function Why({ run }) {
 
 /** @param {{ view: RunView, run: RunState }} props */
 function TabBody({ view, run }) {
-  if (view.tab === "overview") return html`<${Overview} run=${run} />`;
+  if (view.tab === "overview") return html`<${Overview} view=${view} run=${run} />`;
   if (view.tab === "checkpoints") return html`<${CheckpointsTab} run=${run} />`;
-  if (view.tab === "workers") return html`<${WorkersTab} run=${run} />`;
-  if (view.tab === "events") return html`<${EventsTab} id=${run.id} start=${run.start_time_ms} />`;
+  if (view.tab === "workers") return html`<${WorkersTab} view=${view} run=${run} />`;
+  if (view.tab === "events") return html`<${EventsTab} view=${view} start=${run.start_time_ms} />`;
   if (view.tab === "metrics") return html`<${MetricsTab} view=${view} run=${run} />`;
   return html`<${LogsTab} view=${view} run=${run} />`;
 }

@@ -1,25 +1,121 @@
-// The Workers tab: one row a rank of the newest attempt, with how far each is behind the leader.
-/** @import { RankProgress, Worker } from "../types.js" */
+// The Workers tab: one row a rank of the newest attempt, with what it uses and how far it is behind the
+// leader, and below who holds up the others.
+/** @import { Worker } from "../types.js" */
+/** @import { RunView } from "../model/view.js" */
 /** @import { RunState } from "../state/run.js" */
+/** @import { Stats } from "../state/workers.js" */
+/** @import { Line } from "./worker_row.js" */
 
-import { exact, integer, NOTHING } from "../model/format.js";
-import { exitText, workerMark } from "../model/status.js";
-import { formatView, runView } from "../model/view.js";
+import { useMemo } from "preact/hooks";
+import { integer } from "../model/format.js";
+import { exitText, isLive, workerMark } from "../model/status.js";
+import { adjust } from "../state/route.js";
+import { openStats } from "../state/workers.js";
+import { HeatStrip } from "./heat_strip.js";
+import { useOpened } from "./hooks.js";
 import { html } from "./html.js";
-import { Mark } from "./status.js";
-import { Ago } from "./time.js";
+import { busyOf, Rank } from "./worker_row.js";
 
+/** More ranks than these scroll in a frame of their own. */
+const LONG = 32;
 const WORDS = ["Failed", "Lost", "Alive", "Stopped", "Done"];
 
-/** @param {{ run: RunState }} props */
-export function WorkersTab({ run }) {
-  const workers = run.workers ?? [];
-  if (workers.length === 0)
+/** @typedef {{ name: string, label: string, value: (line: Line) => string | number | null, num?: boolean, live?: boolean, kind?: string }} Column `live`: only while the run lives */
+
+/** @type {Column[]} */
+const COLUMNS = [
+  { name: "rank", label: "Rank", value: (l) => l.worker.world_rank, num: true, kind: "w-rank" },
+  { name: "status", label: "Status", value: (l) => l.word },
+  { name: "node", label: "Node", value: (l) => l.worker.node_id },
+  { name: "local", label: "Local", value: (l) => l.worker.local_rank, num: true },
+  { name: "device", label: "Device", value: (l) => l.worker.gpu_ids.join(",") },
+  { name: "pid", label: "Pid", value: (l) => l.worker.pid, num: true },
+  {
+    name: "cpu",
+    label: "CPU",
+    value: (l) => l.stat?.process_stats?.cpu_percent ?? null,
+    num: true,
+    live: true,
+  },
+  {
+    name: "memory",
+    label: "Memory",
+    value: (l) => l.stat?.process_stats?.rss_bytes ?? null,
+    num: true,
+    live: true,
+  },
+  { name: "gpu", label: "GPU use", value: (l) => busyOf(l.stat), num: true, live: true },
+  { name: "step", label: "Last step", value: (l) => l.progress?.last_step ?? null, num: true },
+  { name: "behind", label: "Behind", value: (l) => l.lag, num: true },
+  { name: "report", label: "Last report", value: (l) => l.progress?.last_report_ms ?? null, num: true },
+  {
+    name: "exit",
+    label: "Exit",
+    value: (l) => (l.worker.exit ? exitText(l.worker.exit) : null),
+    kind: "w-exit",
+  },
+];
+
+/** @param {{ view: RunView, run: RunState }} props */
+export function WorkersTab({ view, run }) {
+  const live = isLive(run);
+  const attempt = run.num_attempts - 1;
+  const opened = useOpened(() => openStats(run.id, () => live), [run.id, live]);
+  const stats = opened.stats.value;
+  const lines = useMemo(
+    () => linesOf(run, stats),
+    [run.workers, run.evidence.progress.ranks, run.run_status, run.first_failure, stats],
+  );
+  const shown = COLUMNS.filter((c) => live || !c.live);
+  const [order, column] = orderOf(view.q);
+  const rows = useMemo(
+    () =>
+      sortedBy(lines, column, order).map(
+        (line) =>
+          html`<${Rank} key=${line.worker.actor_id} line=${line} known=${stats !== null} live=${live} id=${run.id} attempt=${attempt} />`,
+      ),
+    [lines, column, order, live, attempt],
+  );
+  if (lines.length === 0)
     return html`<p class="quiet tab-note">No workers yet: the newest attempt has not named any.</p>`;
+  const summary = WORDS.map((word) => [word, lines.filter((l) => l.word === word).length])
+    .filter(([, n]) => n)
+    .map(([word, n]) => `${integer(Number(n))} ${String(word).toLowerCase()}`)
+    .join(", ");
+  /** @param {Column} c */
+  const sort = (c) => {
+    const turned = c === column && order > 0;
+    const q = c === COLUMNS[0] && !turned ? "" : `${turned ? "-" : ""}${c.name}`;
+    adjust({ ...view, q });
+  };
+  return html`<p class="quiet tab-note">Attempt ${attempt}: ${summary}</p>
+    <div class=${`scroll-x workers-frame ${lines.length > LONG ? "is-long" : ""}`}>
+      <table class="grid workers">
+        <thead>
+          <tr>
+            ${shown.map(
+              (
+                c,
+              ) => html`<th key=${c.name} class=${`${c.kind ?? ""} ${c.num ? "num" : ""}`} aria-sort=${c === column ? (order > 0 ? "ascending" : "descending") : undefined}>
+                <button class="sort-by" onClick=${() => sort(c)}>${c.label}${c === column ? html`<span aria-hidden="true">${order > 0 ? " ↑" : " ↓"}</span>` : null}</button>
+              </th>`,
+            )}
+            <th></th>
+          </tr>
+        </thead>
+        <tbody>
+          ${rows}
+        </tbody>
+      </table>
+    </div>
+    <${HeatStrip} id=${run.id} attempt=${attempt} ranks=${lines.length} />`;
+}
+
+/** @param {RunState} run @param {Stats | null} stats @returns {Line[]} */
+function linesOf(run, stats) {
   const progress = new Map(run.evidence.progress.ranks.map((r) => [r.rank, r]));
   const leader = Math.max(...[...progress.values()].map((r) => r.last_step ?? -1));
-  const attempt = run.num_attempts - 1;
-  const first = run.first_failure?.attempt === attempt ? run.first_failure : null;
+  const first = run.first_failure?.attempt === run.num_attempts - 1 ? run.first_failure : null;
   const taken = new Set(first?.consequences.map((c) => c.rank));
   /** @param {Worker} w */
   const cause = (w) => {
@@ -27,58 +123,32 @@ export function WorkersTab({ run }) {
       return first?.rank === null ? "the controller failed" : `after rank ${first?.rank} failed`;
     return run.run_status === "ABORTED" && w.exit?.code !== 0 ? "the run was stopped" : null;
   };
-  const marks = workers.map((w) => workerMark(w, { taken: cause(w) !== null }));
-  const summary = WORDS.map((word) => [word, marks.filter((m) => m.word === word).length])
-    .filter(([, n]) => n)
-    .map(([word, n]) => `${integer(Number(n))} ${String(word).toLowerCase()}`)
-    .join(", ");
-  return html`<p class="quiet tab-note">Attempt ${attempt}: ${summary}</p>
-    <div class="scroll-x">
-      <table class="grid workers">
-        <thead>
-          <tr>
-            <th class="w-rank num">Rank</th>
-            <th>Status</th>
-            <th>Node</th>
-            <th class="num">Local</th>
-            <th>GPU</th>
-            <th class="num">Pid</th>
-            <th class="w-exit">Exit</th>
-            <th class="num">Last step</th>
-            <th class="num">Behind</th>
-            <th class="num">Last report</th>
-            <th></th>
-          </tr>
-        </thead>
-        <tbody>
-          ${workers.map((w) => html`<${Rank} key=${w.actor_id} worker=${w} cause=${cause(w)} progress=${progress.get(w.world_rank)} leader=${leader} id=${run.id} attempt=${attempt} />`)}
-        </tbody>
-      </table>
-    </div>`;
+  return (run.workers ?? []).map((worker) => {
+    const of = progress.get(worker.world_rank);
+    const step = of?.last_step ?? null;
+    return {
+      worker,
+      cause: cause(worker),
+      progress: of,
+      lag: step === null ? null : leader - step,
+      stat: stats?.get(worker.world_rank) ?? null,
+      word: workerMark(worker, { taken: cause(worker) !== null }).word,
+    };
+  });
 }
 
-/** @param {{ worker: Worker, cause: string | null, progress: RankProgress | undefined, leader: number, id: string, attempt: number }} props */
-function Rank({ worker, cause, progress, leader, id, attempt }) {
-  const step = progress?.last_step ?? null;
-  const lag = step === null ? null : leader - step;
-  const log = formatView({ ...runView(id), tab: "logs", attempt, rank: worker.world_rank });
-  return html`<tr>
-    <td class="num">${worker.world_rank}</td>
-    <td><${Mark} ...${workerMark(worker, { taken: cause !== null })} /></td>
-    <td title=${worker.node_ip}>${worker.node_id} <span class="quiet mono">${worker.node_ip}</span></td>
-    <td class="num">${worker.local_rank}</td>
-    <td>${worker.gpu_ids.join(", ") || NOTHING}</td>
-    <td class="num">${worker.pid ?? NOTHING}</td>
-    <td title=${worker.exit ? exact(worker.exit.time_ms) : ""}>${worker.exit ? ending(worker, cause) : NOTHING}</td>
-    <td class="num">${step === null ? NOTHING : integer(step)}</td>
-    <td class="num">${lag === null ? NOTHING : integer(lag)}</td>
-    <td class="num"><${Ago} at=${progress?.last_report_ms ?? null} /></td>
-    <td><a href=${log} aria-label=${`Log of rank ${worker.world_rank}`} data-row-link>Log</a></td>
-  </tr>`;
+/** @param {string} q such as `-behind` @returns {[1 | -1, Column]} */
+function orderOf(q) {
+  const column = COLUMNS.find((c) => c.name === q.replace(/^-/, ""));
+  return column ? [q.startsWith("-") ? -1 : 1, column] : [1, COLUMNS[0]];
 }
 
-/** @param {Worker} worker @param {string | null} cause */
-function ending({ exit }, cause) {
-  if (!exit) return "";
-  return [exitText(exit), exit.cause ?? cause].filter(Boolean).join(", ");
+/** What is not known comes last. @param {Line[]} lines @param {Column} column @param {1 | -1} order */
+function sortedBy(lines, column, order) {
+  return lines.toSorted((a, b) => {
+    const [x, y] = [column.value(a), column.value(b)];
+    if (x === null || y === null) return Number(x === null) - Number(y === null);
+    if (x !== y) return (x < y ? -1 : 1) * order;
+    return a.worker.world_rank - b.worker.world_rank;
+  });
 }

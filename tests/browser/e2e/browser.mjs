@@ -25,13 +25,18 @@ export function launch() {
   });
 }
 
+/** Options of `open`. */
+export const themes = { light: { dark: false }, dark: { dark: true } };
+
 /**
+ * `scale`: device pixels of a CSS pixel.
  * @param {Browser} browser
- * @param {{ dark?: boolean, width?: number, height?: number }} [options]
+ * @param {{ dark?: boolean, width?: number, height?: number, scale?: number }} [options]
  */
-export async function open(browser, { dark = false, width = 1440, height = 900 } = {}) {
+export async function open(browser, { dark = false, width = 1440, height = 900, scale = 1 } = {}) {
   const page = await browser.newPage({
     viewport: { width, height },
+    deviceScaleFactor: scale,
     colorScheme: dark ? "dark" : "light",
     reducedMotion: "reduce",
   });

@@ -1,11 +1,24 @@
-// The log of a real worker in a real browser: shown as a terminal would, live, and never as markup.
+// Logs in a real browser: as a terminal would show them, live, interleaved, searched, of any size, and
+// never as markup.
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  closeSync,
+  ftruncateSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { after, before, test } from "node:test";
 import { launch, open, screenshot, until } from "./browser.mjs";
 import { Head } from "./head.mjs";
+
+/** @import { Page } from "playwright-core" */
 
 const head = new Head();
 const dir = mkdtempSync(join(tmpdir(), "trainhead-log-"));
@@ -22,10 +35,32 @@ after(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
+/** src/state/data_dir.rs says where. @param {string} id @param {number} rank */
+function logPath(id, rank) {
+  const path = join(head.dir, "runs", id, "logs", "0", `rank_${rank}.log`);
+  mkdirSync(dirname(path), { recursive: true });
+  return path;
+}
+
+/** A run whose logs are written by the test. @param {string} name @param {string[]} logs by rank */
+async function withLogs(name, logs) {
+  const run = await head.register({ name });
+  await run.run(logs.length);
+  logs.forEach((text, rank) => writeFileSync(logPath(run.id, rank), text));
+  return run;
+}
+
+/** @param {Page} page */
+const lines = (page) => page.locator(".log-line");
+/** @param {Page} page */
+const scroll = (page) => page.locator(".log").evaluate((e) => e.scrollTop);
+/** The line that is looked at. @param {Page} page */
+const current = (page) => page.locator(".log-line.is-at");
+
 test("a log follows its worker as a terminal would show it, and hostile bytes are text", async () => {
   const go = join(dir, "go");
   // A worker that writes, waits for the test, writes again and ends.
-  const script = String.raw`printf 'hello\n10%%\r100%%\n\033[31mred\033[0m <script>alert(1)</script>\n\000\033]0;t\007end\n'
+  const script = String.raw`printf 'hello\n10%%\r100%%\n\033[31mred\033[0m <script>alert(1)</script>\n\033]8;;javascript:alert(1)\033\\link\033]8;;\033\\ \000\033]0;t\007end\n'
     while [ ! -e '${go}' ]; do sleep 0.05; done
     i=0; while [ $i -lt 500 ]; do echo "line $i"; i=$((i+1)); done`;
   const run = await head.launch("writes-a-log", script);
@@ -36,33 +71,237 @@ test("a log follows its worker as a terminal would show it, and hostile bytes ar
     }, "the run to register");
     const { page, problems } = await open(browser);
     await page.goto(`${head.url}runs/${id}?tab=logs`);
-    const lines = page.locator(".log-line");
-    await lines.getByText("␀end").waitFor();
-    assert.deepEqual(await lines.allTextContents(), [
+    await lines(page).getByText("␀end").waitFor();
+    assert.deepEqual(await lines(page).allTextContents(), [
       "hello",
       "100%",
       "red <script>alert(1)</script>",
-      "␀end",
+      "link ␀end",
     ]);
     assert.equal(await page.locator(".log .t-fg1").textContent(), "red");
-    assert.equal(await page.locator("main script").count(), 0);
+    assert.equal(await page.locator("main script, .log a:not(.log-at)").count(), 0);
     await screenshot(page, "log-light");
 
     writeFileSync(go, "");
-    await lines.getByText("line 499", { exact: true }).waitFor();
+    await lines(page).getByText("line 499", { exact: true }).waitFor();
     await page.getByText("End of log").waitFor();
-    await page.getByText("504 lines").waitFor();
-    assert.ok((await lines.count()) < 200, "only what is in sight is in the page");
-    // Away from the end the page stays where the reader is.
-    await page.locator(".log").evaluate((e) => e.scrollTo(0, 0));
-    await lines.getByText("hello", { exact: true }).waitFor();
-    assert.equal(await page.getByRole("button", { name: "Follow" }).getAttribute("aria-pressed"), "false");
-    await page.getByRole("button", { name: "Follow" }).click();
-    await lines.getByText("line 499", { exact: true }).waitFor();
+    await page.locator(".log").evaluate((e) => (e.scrollTop = 0));
+    await lines(page).getByText("hello").waitFor();
+    await page.getByRole("button", { name: "End" }).click();
+    await lines(page).getByText("line 499", { exact: true }).waitFor();
     assert.deepEqual(problems, []);
     await run.ended;
     await page.close();
   } finally {
     run.kill();
   }
+});
+
+test("following stays at the end, and who scrolls up is left where they are", async () => {
+  const numbers = (/** @type {number} */ from, /** @type {number} */ to) =>
+    Array.from({ length: to - from }, (_, i) => `line ${from + i}\n`).join("");
+  const run = await withLogs("follows", [numbers(0, 300)]);
+  const { page, problems } = await open(browser);
+  await page.goto(`${head.url}runs/${run.id}?tab=logs`);
+  await lines(page).getByText("line 299", { exact: true }).waitFor();
+  appendFileSync(logPath(run.id, 0), numbers(300, 600));
+  await lines(page).getByText("line 599", { exact: true }).waitFor();
+  const follow = page.getByRole("button", { name: "Follow", exact: true });
+  assert.equal(await follow.getAttribute("aria-pressed"), "true");
+  await page.locator(".log").evaluate((e) => (e.scrollTop = 100));
+  await page.locator('.chip[aria-pressed="false"]', { hasText: "Follow" }).waitFor();
+  const top = await scroll(page);
+  const size = page.locator(".log-tools", { hasText: "Download" });
+  const before = await size.textContent();
+  appendFileSync(logPath(run.id, 0), numbers(600, 900));
+  await until(async () => (await size.textContent()) !== before, "the log to be known as longer");
+  assert.equal(await scroll(page), top);
+  await follow.click();
+  await lines(page).getByText("line 899", { exact: true }).waitFor();
+  await run.end("FINISHED");
+  await page.getByText("End of log").waitFor();
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("a line can be linked to, and the place survives a reload", async () => {
+  const run = await withLogs("linked", [Array.from({ length: 400 }, (_, i) => `line ${i}\n`).join("")]);
+  const { page, problems } = await open(browser);
+  await page.goto(`${head.url}runs/${run.id}?tab=logs`);
+  await page.getByRole("button", { name: "Start" }).click();
+  await lines(page)
+    .filter({ hasText: /^line 7$/ })
+    .hover();
+  await lines(page)
+    .filter({ hasText: /^line 7$/ })
+    .locator(".log-at")
+    .click();
+  await current(page).getByText("line 7", { exact: true }).waitFor();
+  assert.match(page.url(), /at=49$/);
+  await page.reload();
+  await current(page).getByText("line 7", { exact: true }).waitFor();
+  await page.locator(".tabs").getByText("Events").click();
+  await page.goBack();
+  await current(page).getByText("line 7", { exact: true }).waitFor();
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+/** 5 GB of which the middle is not there. @param {string} id */
+function sparse(id) {
+  const first = Array.from({ length: 20_000 }, (_, i) => `early line ${i}\n`).join("");
+  const last =
+    "\n" + Array.from({ length: 20_000 }, (_, i) => `late line ${i}\n`).join("") + "RuntimeError: it broke\n";
+  const file = openSync(logPath(id, 0), "w");
+  writeSync(file, first, 0);
+  const at = 5 * 2 ** 30;
+  ftruncateSync(file, at + last.length);
+  writeSync(file, last, at);
+  closeSync(file);
+}
+
+test("a log of 5 GB is read by parts: its ends, matches and errors, and what is left out is said", async () => {
+  const run = await withLogs("large", [""]);
+  sparse(run.id);
+  await run.end("ERRORED", "it broke");
+  const { page, problems } = await open(browser);
+  let read = 0;
+  page.on("response", async (r) => {
+    if (!/\/logs\/0\/0$/.test(r.url())) return;
+    read += Number((await r.allHeaders())["content-length"] ?? Infinity);
+  });
+  await page.goto(`${head.url}runs/${run.id}?tab=logs`);
+  await lines(page).getByText("RuntimeError: it broke").waitFor();
+  await page.getByText("5.37 GB of 5.37 GB").waitFor();
+  await page.getByRole("button", { name: "Start" }).click();
+  await lines(page).getByText("early line 0", { exact: true }).waitFor();
+  // To the end of what was loaded, again and again, until the hole is reached.
+  await until(async () => {
+    await page.locator(".log").evaluate((e) => (e.scrollTop = e.scrollHeight));
+    await page.waitForTimeout(200);
+    return (await page.locator(".log-hole").count()) > 0;
+  }, "the hole");
+  assert.match(String(await page.locator(".log-hole").textContent()), /^5\.37\u202fGB were left out here$/);
+  await until(
+    async () => (await lines(page).getByText("late line 3", { exact: true }).count()) > 0,
+    "what follows",
+  );
+
+  await page.getByLabel("Search in the log").fill("LATE line 1999");
+  await page.getByText("11 lines").waitFor();
+  await page.keyboard.press("Enter");
+  await page.getByText("1 of 11").waitFor();
+  await current(page).getByText("late line 1999", { exact: true }).waitFor();
+  assert.equal(await current(page).locator("mark").textContent(), "late line 1999");
+  await page.keyboard.press("Enter");
+  await current(page).getByText("late line 19990", { exact: true }).waitFor();
+  await page.keyboard.press("Shift+Enter");
+  await page.keyboard.press("Shift+Enter");
+  await page.getByText("11 of 11").waitFor();
+  await current(page).getByText("late line 19999", { exact: true }).waitFor();
+  await page.reload();
+  await page.getByText("11 of 11").waitFor();
+  await current(page).getByText("late line 19999", { exact: true }).waitFor();
+
+  await page.getByRole("button", { name: "Start" }).click();
+  await page.getByRole("button", { name: "First error" }).click();
+  await current(page).getByText("RuntimeError: it broke").waitFor();
+  // Earlier parts come as one scrolls up, and what is read stays in sight.
+  for (let n = 0; n < 3; n += 1) await page.locator(".log").evaluate((e) => (e.scrollTop = 200));
+  assert.ok(read < 6e6, `${read} bytes were read`);
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("ranks are one list in the order of their times, each line leads to its own log", async () => {
+  const stamp = (/** @type {number} */ s) => `2026-06-01 12:00:${String(s).padStart(2, "0")},000`;
+  const run = await withLogs("together", [
+    `${stamp(1)} zero a\n${stamp(3)} zero b\nTraceback (most recent call last):\nValueError: zero\n`,
+    `${stamp(2)} one a\n${stamp(4)} one b\n`,
+  ]);
+  const { page, problems } = await open(browser);
+  await page.goto(`${head.url}runs/${run.id}?tab=logs`);
+  await page.getByLabel("Rank").selectOption("all");
+  await lines(page).getByText("one b").waitFor();
+  const shown = async () => (await lines(page).allTextContents()).map((t) => t.replace(/^2026\S+ \S+ /, ""));
+  const expected = [
+    "zero a",
+    "one a",
+    "zero b",
+    "Traceback (most recent call last):",
+    "ValueError: zero",
+    "one b",
+  ];
+  assert.deepEqual(await shown(), expected);
+  assert.deepEqual(
+    await page
+      .locator(".log-rank")
+      .evaluateAll((all) => all.map((e) => e.getAttribute("data-rank")).filter(Boolean)),
+    ["0", "1", "0", "0", "0", "1"],
+  );
+  appendFileSync(logPath(run.id, 1), `${stamp(9)} one later\n`);
+  appendFileSync(logPath(run.id, 0), `${stamp(8)} zero later\n`);
+  await lines(page).getByText("one later").waitFor();
+  await lines(page).getByText("zero later").waitFor();
+
+  await page.keyboard.press("/");
+  await page.keyboard.type("zero");
+  await page.getByText("In the whole logs:").waitFor();
+  await page.getByRole("link", { name: "rank 0: 4" }).waitFor();
+  await page.getByText("4 lines").waitFor();
+  await page.keyboard.press("Enter");
+  await page.getByText("1 of 4").waitFor();
+  await page.getByRole("button", { name: "First error" }).click();
+  await current(page)
+    .getByText(/Traceback/)
+    .waitFor();
+  await screenshot(page, "log-all-light");
+  await lines(page).filter({ hasText: "one b" }).locator(".log-at").click();
+  await current(page).getByText("one b").waitFor();
+  assert.equal(new URL(page.url()).searchParams.get("rank"), "1");
+  await run.end("FINISHED");
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("logs without times say in which order they are, and go on as lines arrive", async () => {
+  const run = await withLogs("timeless", ["a1\na2\n", "b1\nb2\n"]);
+  const { page, problems } = await open(browser);
+  await page.goto(`${head.url}runs/${run.id}?tab=logs&rank=all`);
+  await page.getByText("have no times in their lines").waitFor();
+  assert.deepEqual(await lines(page).allTextContents(), ["a1", "a2", "b1", "b2"]);
+  appendFileSync(logPath(run.id, 0), "a3\n");
+  await lines(page).getByText("a3").waitFor();
+  appendFileSync(logPath(run.id, 1), "b3 has no end");
+  await lines(page).getByText("b3 has no end").waitFor();
+  assert.deepEqual(await lines(page).allTextContents(), ["a1", "a2", "b1", "b2", "a3", "b3 has no end"]);
+  await run.end("FINISHED");
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("logs hold on a phone and in the dark", async () => {
+  const text = Array.from(
+    { length: 90 },
+    (_, i) => `[12:00:${String(i % 60).padStart(2, "0")}] step ${i} ${"x".repeat(i)}\n`,
+  );
+  const run = await withLogs("narrow", [text.join(""), text.join("")]);
+  for (const [name, options] of /** @type {const} */ ([
+    ["dark", { dark: true }],
+    ["phone", { width: 390, height: 844 }],
+  ])) {
+    const { page, problems } = await open(browser, options);
+    for (const rank of ["0", "all"]) {
+      await page.goto(`${head.url}runs/${run.id}?tab=logs&rank=${rank}&find=step`);
+      await lines(page).getByText("89").first().waitFor();
+      const wider = await page.evaluate(
+        () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
+      );
+      assert.ok(wider <= 0, `${name}: ${wider} px stick out`);
+      await screenshot(page, `log-${rank}-${name}`);
+    }
+    assert.deepEqual(problems, []);
+    await page.close();
+  }
+  await run.end("FINISHED");
 });

@@ -39,7 +39,7 @@ test("each file says what it is for; modules have at most 250 lines, style sheet
 test("only one module talks to the head and only one listens", () => {
   const using = (/** @type {RegExp} */ what) => modules.filter((f) => what.test(read(f)));
   assert.deepEqual(using(/\bfetch\(/), ["js/server/api.js"]);
-  assert.deepEqual(using(/new EventSource\(/), ["js/server/events.js"]);
+  assert.deepEqual(using(/new EventSource\(/), ["js/server/stream.js"]);
 });
 
 test("pure modules import nothing but pure modules", () => {

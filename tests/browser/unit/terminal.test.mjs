@@ -7,7 +7,7 @@ import { Terminal } from "../../../static/js/model/terminal.js";
 function show(...chunks) {
   const terminal = new Terminal();
   for (const c of chunks) terminal.write(c);
-  return Array.from({ length: terminal.length }, (_, i) => terminal.line(i));
+  return Array.from({ length: terminal.length }, (_, i) => terminal.line(i).spans);
 }
 /** @param {string[]} chunks */
 const text = (...chunks) => show(...chunks).map((line) => line.map((s) => s.text).join(""));
@@ -72,10 +72,38 @@ test("a line without an end goes on in the next line", () => {
   );
 });
 
-test("only so many lines are kept, and the number of lost ones is known", () => {
-  const terminal = new Terminal(100);
-  for (let i = 0; i < 5000; i += 1) terminal.write(`${i}\n`);
-  assert.ok(terminal.length < 1300);
-  assert.equal(terminal.line(terminal.length - 1)[0].text, "4999");
-  assert.equal(terminal.line(0)[0].text, String(terminal.dropped));
+test("each line knows where it begins in the file, however the bytes come", () => {
+  const bytes = new TextEncoder().encode("ä\n\rbar\r100%\n\x1b[31mred\x1b[0m\nlast");
+  for (let cut = 0; cut <= bytes.length; cut += 1) {
+    const terminal = new Terminal(1000);
+    terminal.writeBytes(bytes.subarray(0, cut), 1000);
+    terminal.writeBytes(bytes.subarray(cut), 1000 + cut);
+    const rows = Array.from({ length: terminal.length }, (_, i) => terminal.line(i));
+    assert.deepEqual(
+      rows.map((r) => [r.at, r.spans.map((s) => s.text).join("")]),
+      [
+        [1000, "ä"],
+        [1003, "100%"],
+        [1013, "red"],
+        [1026, "last"],
+      ],
+    );
+  }
+});
+
+test("what is flushed stays, and the next bytes begin a line", () => {
+  const terminal = new Terminal();
+  terminal.write("a\nhalf");
+  terminal.flush(50);
+  terminal.writeBytes(new TextEncoder().encode("next\n"), 50);
+  const rows = Array.from({ length: terminal.length }, (_, i) => terminal.line(i));
+  assert.deepEqual(
+    rows.map((r) => r.spans[0].text),
+    ["a", "half", "next"],
+  );
+  assert.equal(rows[2].at, 50);
+});
+
+test("zeros in a row, as at the edge of a hole, are counted", () => {
+  assert.deepEqual(text(`${"\0".repeat(3000)}a\0b`), ["␀×3000a␀b"]);
 });

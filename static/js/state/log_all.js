@@ -1,0 +1,221 @@
+// The logs of several ranks as one list: the end of each, in the order of the times in their lines, then
+// what is written from now on as it arrives. One question a second tells how long all of them are; only
+// what grew is read. Quiet while the tab is hidden. It has the face of state/log.js as far as it can.
+/** @import { RankPart } from "../model/interleave.js" */
+/** @import { LogRow } from "../model/log_window.js" */
+/** @import { RankSource } from "../model/rank_source.js" */
+/** @import { LogState, Target } from "./log.js" */
+
+import { signal } from "@preact/signals";
+import { haveTimes, interleave, toExtend } from "../model/interleave.js";
+import { begin, drain, newSource, take } from "../model/rank_source.js";
+import { errorText } from "../server/api.js";
+import { listLogs, logUrl, readLog } from "../server/logs.js";
+
+/** So many at once: each is read by itself. */
+export const MOST_RANKS = 16;
+const FIRST_BYTES = 64 * 1024;
+const MORE_BYTES = 64 * 1024;
+/** What grew by more since the last look is left out but for its end. */
+const SKIP_BYTES = 512 * 1024;
+const MOST_ROWS = 30_000;
+const LOOK_EVERY_MS = 1000;
+
+/** `still`: nothing came at the last look. @typedef {RankSource & { url: string, still: boolean }} Source */
+
+/** @param {string} id of the run @param {number} attempt @param {number[]} ranks @param {{ growing: () => boolean, day_ms: number }} how `day_ms`: for times without a day */
+export function openAllLogs(id, attempt, ranks, { growing, day_ms }) {
+  const state = signal(/** @type {LogState} */ ("loading"));
+  const error = signal(/** @type {string | null} */ (null));
+  const version = signal(0);
+  const size = signal(0);
+  const target = signal(/** @type {Target | null} */ (null));
+  /** In the order of times; without any, rank after rank. */
+  const timed = signal(true);
+  const closing = new AbortController();
+  /** @type {Source[]} */
+  const sources = ranks.map((rank) => ({
+    ...newSource(rank, day_ms),
+    url: logUrl(id, attempt, rank),
+    still: false,
+  }));
+  /** @type {LogRow[]} */
+  let rows = [];
+  let base = 0;
+  let opened = false;
+  /** @type {(() => Promise<void>) | null} */
+  let doing = null;
+  /** What was asked for meanwhile. @type {(() => Promise<void>) | null} */
+  let next = null;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
+
+  /** @param {Source} source @param {number} from @param {number} to */
+  const read = (source, from, to) => readLog(source.url, Math.max(0, from), to, closing.signal);
+
+  const merge = () => {
+    const before = rows.length;
+    timed.value = haveTimes(sources);
+    rows = interleave(sources);
+    base -= opened ? rows.length - before : 0;
+    version.value += 1;
+  };
+
+  /** @param {Source} source @param {number} to */
+  const grow = async (source, to) => {
+    const skipped = to - source.end > SKIP_BYTES;
+    const { pieces } = await read(source, skipped ? to - FIRST_BYTES : source.end, to);
+    for (const piece of pieces) take(source, piece);
+    source.end = to;
+    return drain(source);
+  };
+
+  /** @param {Map<number, number>} sizes */
+  const open = async (sizes) => {
+    await each(sources, async (source) => {
+      const to = sizes.get(source.rank) ?? 0;
+      source.start = source.end = Math.max(0, to - FIRST_BYTES);
+      const { pieces } = await read(source, source.start, to);
+      begin(source, pieces, source.start);
+      source.end = to;
+      if (!growing()) source.terminal.flush(to);
+      drain(source);
+    });
+    merge();
+    opened = true;
+    target.value = { line: base + rows.length - 1, seq: 1 };
+  };
+
+  /** @param {Map<number, number>} sizes @param {boolean} last */
+  const growAll = async (sizes, last) => {
+    /** @type {RankPart[]} */
+    const news = [];
+    await each(sources, async (source) => {
+      const to = sizes.get(source.rank) ?? 0;
+      let lines = to > source.end ? await grow(source, to) : [];
+      // A line that does not end yet is shown when nothing came for a while.
+      if (lines.length === 0 && (source.still || last)) {
+        source.terminal.flush(source.end);
+        lines = drain(source);
+      }
+      source.still = lines.length === 0;
+      news.push({ rank: source.rank, whole: true, lines });
+    });
+    const added = interleave(news);
+    if (added.length === 0) return;
+    rows.push(...added);
+    if (rows.length > MOST_ROWS) cut();
+    version.value += 1;
+  };
+
+  /** The oldest lines are let go. */
+  const cut = () => {
+    const gone = rows.splice(0, rows.length - MOST_ROWS * 0.75);
+    base += gone.length;
+    const kept = new Set(rows);
+    for (const source of sources) {
+      source.lines = source.lines.filter((line) => kept.has(line));
+      source.start = source.lines[0]?.at ?? source.end;
+      source.whole = source.start === 0;
+    }
+  };
+
+  const look = async () => {
+    const more = growing();
+    const { logs } = await listLogs(id, closing.signal);
+    const sizes = new Map(logs.filter((f) => f.attempt === attempt).map((f) => [f.rank, f.size_bytes]));
+    size.value = sources.reduce((sum, s) => sum + (sizes.get(s.rank) ?? 0), 0);
+    if (opened) await growAll(sizes, !more);
+    else await open(sizes);
+    state.value = more ? "live" : "ended";
+  };
+
+  /** One thing at a time; earlier lines that are wanted during a look come after it. @param {() => Promise<void>} work */
+  const once = async (work) => {
+    if (doing) {
+      if (work === earlier && doing !== earlier) next = work;
+      return;
+    }
+    doing = work;
+    try {
+      await work();
+      error.value = null;
+    } catch (e) {
+      if (closing.signal.aborted) return;
+      [error.value, state.value] = [errorText(e), "lost"];
+    }
+    doing = null;
+    const then = next;
+    next = null;
+    if (then) await once(then);
+  };
+  const lookOn = async () => {
+    clearTimeout(timer);
+    if (!document.hidden) await once(look);
+    if (!closing.signal.aborted && state.peek() !== "ended") timer = setTimeout(lookOn, LOOK_EVERY_MS);
+  };
+  const onVisibility = () => void (!document.hidden && state.peek() !== "ended" && lookOn());
+  document.addEventListener("visibilitychange", onVisibility);
+  void lookOn();
+
+  const isAtStart = () => !timed.peek() || rows.length > MOST_ROWS * 0.75 || sources.every((s) => s.whole);
+  const earlier = async () => {
+    if (isAtStart()) return;
+    const wanted = toExtend(sources);
+    await each(
+      sources.filter((s) => wanted.includes(s.rank)),
+      async (source) => {
+        const to = source.start;
+        const { pieces, beyond } = await read(source, to - MORE_BYTES, to);
+        const before = newSource(source.rank, day_ms);
+        begin(before, pieces, beyond?.hole ?? Math.max(0, to - MORE_BYTES));
+        before.terminal.flush(to);
+        drain(before);
+        source.lines = [...before.lines, ...source.lines];
+        source.start = before.start;
+        source.whole = source.start === 0;
+      },
+    );
+    merge();
+  };
+
+  return {
+    state,
+    error,
+    version,
+    size,
+    target,
+    timed,
+    earlier: () => once(earlier),
+    later: async () => {},
+    toEnd: async () =>
+      void (target.value = { line: base + rows.length - 1, seq: (target.peek()?.seq ?? 0) + 1 }),
+    look: () => void lookOn(),
+    part: () => sources,
+    base: () => base,
+    count: () => rows.length,
+    /** @param {number} i @returns {LogRow} */
+    row: (i) => rows[i],
+    /** The number of the line of a rank that begins there; −1: it is not held. @param {number} rank @param {number} place */
+    lineOf: (rank, place) => {
+      const i = rows.findIndex((r) => r.rank === rank && r.at === place);
+      return i < 0 ? -1 : base + i;
+    },
+    isAtStart,
+    isAtEnd: () => true,
+    close: () => {
+      closing.abort();
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", onVisibility);
+    },
+  };
+}
+
+/** A few at a time, for a browser has few connections. @template T @param {T[]} all @param {(one: T) => Promise<void>} work */
+async function each(all, work) {
+  const queue = [...all];
+  const hand = async () => {
+    for (let one = queue.shift(); one !== undefined; one = queue.shift()) await work(one);
+  };
+  await Promise.all([hand(), hand(), hand(), hand()]);
+}
