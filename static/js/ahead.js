@@ -1,14 +1,30 @@
-// Sets the theme that was chosen, and asks at once for the modules of the page that the URL names, where otherwise each would be found
-// only after the one that imports it. Runs before everything else and imports nothing. The Run page's
-// are also asked for once the list is there, for most people then open a run. A test keeps the lists right.
+// Sets the theme that was chosen, and asks at once for what the page that the URL names needs beyond the
+// list of runs: its modules, which otherwise would each be found only after the one that imports it, and
+// the style sheets. Runs before everything else and imports nothing. The Run page's are also asked for
+// once the list is there, for most people then open a run. A test keeps the lists right.
 
 const FIRST_PAGE = "api/train/runs?include=workers&include=evidence&page_size=50";
+const STYLES = [
+  "static/css/empty.css",
+  "static/css/run.css",
+  "static/css/tabs.css",
+  "static/css/overview.css",
+  "static/css/metrics.css",
+  "static/css/chart.css",
+  "static/css/logs.css",
+  "static/css/terminal.css",
+  "static/css/compare.css",
+  "static/css/sweep.css",
+  "static/css/places.css",
+  "static/vendor/uplot/dist/uPlot.min.css",
+];
 const RUN = [
   "model/scores",
   "model/sgr",
   "model/straggle",
   "model/terminal",
   "model/timeline",
+  "state/actions",
   "state/checkpoints",
   "state/run",
   "state/trail",
@@ -16,6 +32,7 @@ const RUN = [
   "ui/attempts",
   "ui/checkpoints_tab",
   "ui/colors",
+  "ui/copy",
   "ui/events_tab",
   "ui/evidence",
   "ui/heat_strip",
@@ -90,15 +107,35 @@ function preload(href, how = { rel: "modulepreload" }) {
 /** @param {string[]} names */
 const ours = (names) => names.forEach((name) => preload(`static/js/${name}.js`));
 
+/** @type {Promise<unknown> | null} */
+let styled = null;
+
+/** Settles when the style sheets are there that the list of runs does without. */
+export function styles() {
+  styled ??= Promise.all(
+    STYLES.map(
+      (href) =>
+        new Promise((done) => {
+          // One that does not come leaves a page that is plain, not one that is not there.
+          preload(href, { rel: "stylesheet", onload: done, onerror: done });
+        }),
+    ),
+  );
+  return styled;
+}
+
 const place = location.pathname.slice(new URL(document.baseURI).pathname.length);
 // The first page of the list, while the modules that ask for it are still on their way.
 if (place === "" && location.search === "")
   preload(FIRST_PAGE, { rel: "preload", as: "fetch", crossOrigin: "anonymous" });
 
 const tab = new URLSearchParams(location.search).get("tab");
-if (!place.startsWith("runs/")) {
-  addEventListener("load", () => setTimeout(() => document.hidden || ours(RUN), 1000));
+if (place === "") {
+  addEventListener("load", () => setTimeout(() => document.hidden || (styles(), ours(RUN)), 1000));
 } else {
+  void styles();
+}
+if (place.startsWith("runs/")) {
   ours(RUN);
   if (tab === "metrics") {
     ours(METRICS);

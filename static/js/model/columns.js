@@ -52,22 +52,50 @@ export function columnOf(id) {
   return KNOWN.find((c) => c.id === id) ?? null;
 }
 
+/** Which of the usual ones leave first where it is narrow; metrics by their place. */
+const MISSED_LEAST = ["tags", "metric 1", "rate", "attempts", "experiment", "metric 0", "workers", "started"];
+/** Boxes, actions, and the space around. */
+const EDGES_REM = 9;
+/** Below this a run is two lines (css/runs_narrow.css), which have room for these. */
+export const PHONE_REM = 46;
+const PHONE = ["started", "duration", "step"];
+
 /**
- * The columns to show, after those that always are. Where nobody has chosen there is room for as many
- * metrics as are usual, though it may not be known yet which.
+ * The columns to show, after those that always are. What somebody has chosen is shown whatever the room,
+ * and the table scrolls sideways; else what fits. Metrics have their place before it is known which.
  * @param {string[]} chosen @param {string[]} metrics what to show when nobody has chosen
+ * @param {number} room the width that there is, rem
  * @returns {Column[]}
  */
-export function columns(chosen, metrics) {
+export function columns(chosen, metrics, room) {
+  if (room < PHONE_REM) return PHONE.map(columnOf).filter((c) => c !== null);
   if (chosen.length > 0) return chosen.map(columnOf).filter((c) => c !== null);
-  const room = Array.from({ length: USUAL_METRICS }, (_, i) =>
-    metrics[i] === undefined
-      ? { id: `room:${i}`, title: "", sort: null, num: true, width: METRIC_REM }
-      : columnOf(`metric:${metrics[i]}`),
-  );
-  const known = USUAL.map(columnOf);
-  return [...known, ...room, columnOf("tags")].filter((c) => c !== null);
+  const places = [
+    ...USUAL.map((id) => ({ place: id, column: columnOf(id) })),
+    ...Array.from({ length: USUAL_METRICS }, (_, i) => ({
+      place: `metric ${i}`,
+      column: metricAt(metrics, i),
+    })),
+    { place: "tags", column: columnOf("tags") },
+  ];
+  let width = widthOf(places.flatMap((p) => p.column ?? []));
+  const left = new Set();
+  for (const place of MISSED_LEAST) {
+    if (width <= room) break;
+    left.add(place);
+    width -= places.find((p) => p.place === place)?.column?.width ?? 0;
+  }
+  return places.flatMap(({ place, column }) => (column && !left.has(place) ? [column] : []));
 }
+
+/** @param {string[]} metrics @param {number} i @returns {Column | null} */
+const metricAt = (metrics, i) =>
+  metrics[i] === undefined
+    ? { id: `room:${i}`, title: "", sort: null, num: true, width: METRIC_REM }
+    : columnOf(`metric:${metrics[i]}`);
+
+/** How wide a table of these columns is, rem. @param {Column[]} all */
+export const widthOf = (all) => [...FIRST, ...all].reduce((sum, c) => sum + c.width, EDGES_REM);
 
 /** The ids of what is shown when nobody has chosen, to begin a choice with. @param {string[]} metrics */
 export const usualIds = (metrics) => [...USUAL, ...metrics.map((m) => `metric:${m}`), "tags"];

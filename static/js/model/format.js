@@ -11,6 +11,9 @@ export function integer(n) {
   return (n < 0 ? "−" : "") + digits.replace(/\B(?=(\d{3})+$)/g, THIN);
 }
 
+/** A step where there is room for few digits. @param {number} n */
+export const shortStep = (n) => (n < 1e7 ? integer(n) : n.toExponential(2).replace("e+", "e"));
+
 /** A float as the head sends it: the three values that JSON has no numbers for are strings. @param {unknown} v */
 export function toNumber(v) {
   return typeof v === "number" ? v : v === null || v === undefined ? NaN : Number(v);

@@ -50,6 +50,15 @@ export function appendPage(rows, page) {
   return [...rows, ...page.filter((r) => !known.has(r.id)).map(toRow)];
 }
 
+/** What is the same as before stays the same object. @param {Row[]} before @param {Row[]} rows */
+export function keepSame(before, rows) {
+  const old = new Map(before.map((r) => [r.id, r]));
+  return rows.map((row) => {
+    const was = old.get(row.id);
+    return was && JSON.stringify(was) === JSON.stringify(row) ? was : row;
+  });
+}
+
 /**
  * A run was added or changed. The change carries no evidence, so what is known of it stays;
  * a stall that was recorded ends with newer progress.

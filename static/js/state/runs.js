@@ -7,7 +7,7 @@
 
 import { signal } from "@preact/signals";
 import { metricOf, usualMetrics } from "../model/columns.js";
-import { appendPage, applyChange, applyTick, matches } from "../model/run_list.js";
+import { appendPage, applyChange, applyTick, keepSame, matches } from "../model/run_list.js";
 import { ALL_RUNS, formatView, NEWEST_FIRST } from "../model/view.js";
 import { errorText, FIRST_PAGE, listRuns } from "../server/api.js";
 import { connection, listen, listening } from "../server/events.js";
@@ -45,12 +45,14 @@ const metricsOf = (view) => view.col.map(metricOf).filter((key) => key !== null)
 const question = (view) =>
   formatView({ ...view, selected: [], col: metricsOf(view).map((key) => `metric:${key}`) });
 
-/** The page is there and shows `view`. @param {RunsView} view */
-export function showRuns(view) {
-  const same = list.peek().view !== null && question(view) === question(wanted);
+/** The page is there and shows `view`. Settles when there is something to show. @param {RunsView} view */
+export async function showRuns(view) {
+  const same = question(view) === question(wanted);
+  const there = list.peek().view !== null && !stale;
+  const coming = loading.peek() === "first";
   wanted = view;
   shown = true;
-  if (!same || stale) void load();
+  if (!same || !(there || coming)) await load();
 }
 
 export function hideRuns() {
@@ -74,7 +76,7 @@ async function load() {
     stale = false;
     setServerTime(page.server_time_ms);
     const { next_page_token: token, total_size: total, counts } = page;
-    const rows = appendPage([], page.train_runs);
+    const rows = keepSame(list.peek().rows, appendPage([], page.train_runs));
     const metrics = usualMetrics(rows, list.peek().metrics);
     list.value = { view, rows, token, total, counts, metrics, unsorted: 0 };
     error.value = null;

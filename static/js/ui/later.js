@@ -1,7 +1,8 @@
-// Parts of the dashboard that are loaded when they are first shown, so that the first page stays
-// small and quick. What is loaded once is there at once from then on.
+// Parts of the dashboard that are loaded when they are first shown, with the style sheets that the first
+// page does without, so that it stays small and quick. What is loaded once is there at once from then on.
 
 import { useEffect, useState } from "preact/hooks";
+import { styles } from "../ahead.js";
 import { html } from "./html.js";
 
 /** @param {() => Promise<any>} load gives the component */
@@ -12,8 +13,8 @@ export function later(load) {
     const [state, setState] = useState(loaded ? "there" : "loading");
     useEffect(() => {
       if (loaded) return;
-      load().then(
-        (component) => {
+      Promise.all([load(), styles()]).then(
+        ([component]) => {
           loaded = component;
           setState("there");
         },

@@ -28,7 +28,7 @@ const NEAR_LINES = 60;
  */
 export function LogPane({ log, find, current, link, pinned, onPin, onTop }) {
   const pane = useRef(/** @type {HTMLElement | null} */ (null));
-  const linePx = useRem(LINE_REM);
+  const linePx = LINE_REM * useRem();
   const version = log.version.value;
   const target = log.target.value;
   const count = log.count();

@@ -6,7 +6,7 @@
 
 import { Component } from "preact";
 import { metricOf, settingOf } from "../model/columns.js";
-import { count, integer, NOTHING, number, rate } from "../model/format.js";
+import { count, integer, NOTHING, number, rate, shortStep } from "../model/format.js";
 import { sparkPath } from "../model/spark.js";
 import { aliveOf, failures, isLive, reasonOf } from "../model/status.js";
 import { plain } from "../model/text.js";
@@ -60,19 +60,19 @@ function Cells({ run, columns, style, onSelect }) {
       </label>
       ${style && html`<${Swatch} ...${style} />`}
     </td>
-    <td class="c-status"><${RunMark} run=${run} /></td>
+    <td class="c-status">${RunMark({ run })}</td>
     <td class="c-name">
-      <a href=${`runs/${encodeURIComponent(run.id)}`} data-row-link title=${`${run.name}\n${run.id}`}><bdi>${run.name}</bdi></a>${reason && html`<span class="reason" title=${reason}>${reason}</span>`}
+      <a href=${`runs/${encodeURIComponent(run.id)}`} data-row-link title=${`${run.name}\n${run.id}`}><bdi>${plain(run.name)}</bdi></a>${reason && html`<span class="reason" title=${reason}>${reason}</span>`}
     </td>
-    ${columns.map((c) => html`<${Cell} key=${c.id} column=${c} run=${run} />`)}
-    <td class="c-actions"><${StopButton} run=${run} /></td>
+    ${columns.map((c) => cell(c, run))}
+    <td class="c-actions">${isLive(run) && html`<${StopButton} run=${run} />`}</td>
   </tr>`;
 }
 
-/** @param {{ column: Column, run: Row }} props */
-function Cell({ column: { id, num }, run }) {
+/** Not a component, for there are many and most are plain text. @param {Column} column @param {Row} run */
+function cell({ id, num }, run) {
   const metric = metricOf(id);
-  if (metric !== null) return html`<td class="c-metric num"><${Metric} run=${run} name=${metric} /></td>`;
+  if (metric !== null) return html`<td class="c-metric num">${metricIn(run, metric)}</td>`;
   const setting = settingOf(id);
   if (setting !== null) {
     const value = settingAt(run.settings ?? {}, setting);
@@ -86,7 +86,7 @@ function Cell({ column: { id, num }, run }) {
 const CELLS = {
   experiment: ({ experiment }) =>
     html`<td class="c-experiment">
-      ${experiment && html`<button class="plain" title=${`Only ${experiment}`} onClick=${() => adjust({ ...listView(), experiment })}><bdi>${experiment}</bdi></button>`}
+      ${experiment && html`<button class="plain" title=${`Only ${experiment}`} onClick=${() => adjust({ ...listView(), experiment })}><bdi>${plain(experiment)}</bdi></button>`}
     </td>`,
   started: (run) => html`<td class="c-started num"><${Ago} at=${run.start_time_ms} /></td>`,
   duration: (run) => html`<td class="c-duration num"><${RunDuration} run=${run} /></td>`,
@@ -106,10 +106,10 @@ const CELLS = {
   },
   step: (run) => {
     const step = run.evidence?.progress.last_step ?? null;
-    return html`<td class=${`c-step num ${step === null ? "is-none" : ""}`} title=${step === null ? undefined : integer(step)}>${step === null ? NOTHING : integer(step)}</td>`;
+    return html`<td class=${`c-step num ${step === null ? "is-none" : ""}`} title=${step === null ? undefined : integer(step)}>${step === null ? NOTHING : shortStep(step)}</td>`;
   },
   rate: (run) => html`<td class="c-rate num">${rate(run.rate)}</td>`,
-  tags: (run) => html`<td class="c-tags"><${Tags} tags=${run.tags} /></td>`,
+  tags: (run) => html`<td class="c-tags">${tagsOf(run)}</td>`,
   job: (run) => html`<td class="c-job" title=${run.job_id ?? ""}><bdi>${run.job_id ?? ""}</bdi></td>`,
   id: (run) => html`<td class="c-id mono" title=${run.id}>${run.id}</td>`,
 };
@@ -122,27 +122,29 @@ const listView = () => {
 
 const SPARK = { width: 56, height: 16 };
 
-/** @param {{ run: Row, name: string }} props */
-function Metric({ run, name }) {
+/** @param {Row} run @param {string} name */
+function metricIn(run, name) {
   const value = run.last_metrics?.[name];
   if (value === undefined) return NOTHING;
-  const spark = sparkline(run.id, name).value;
-  return html`<span class="metric">
-    <svg class="spark" viewBox=${`0 -1 ${SPARK.width} ${SPARK.height + 2}`} aria-hidden="true">
-      ${spark && html`<path d=${sparkPath(spark, SPARK.width, SPARK.height)} />`}
-    </svg>
-    <span>${number(value)}</span>
-  </span>`;
+  return html`<span class="metric"><${Spark} id=${run.id} name=${name} /><span>${number(value)}</span></span>`;
 }
 
-/** @param {{ tags: Record<string, string> }} props */
-function Tags({ tags }) {
+/** By itself, for its points come later than its row. @param {{ id: string, name: string }} props */
+function Spark({ id, name }) {
+  const spark = sparkline(id, name).value;
+  return html`<svg class="spark" viewBox=${`0 -1 ${SPARK.width} ${SPARK.height + 2}`} aria-hidden="true">
+    ${spark && html`<path d=${sparkPath(spark, SPARK.width, SPARK.height)} />`}
+  </svg>`;
+}
+
+/** @param {Row} run */
+function tagsOf({ tags }) {
   return Object.entries(tags).map(([key, value]) => {
     const tag = `${key}:${value}`;
     const only = () => {
       const now = listView();
       adjust({ ...now, tag: [...new Set([...now.tag, tag])] });
     };
-    return html`<button class="tag" key=${key} title=${`Only ${tag}`} onClick=${only}><bdi>${key}</bdi>:<bdi>${value}</bdi></button>`;
+    return html`<button class="tag" key=${key} title=${`Only ${tag}`} onClick=${only}><bdi>${plain(key)}</bdi>:<bdi>${plain(value)}</bdi></button>`;
   });
 }

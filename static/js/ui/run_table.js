@@ -5,7 +5,7 @@
 
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { seriesStyles } from "../model/color.js";
-import { columns as columnsOf, FIRST, nextSort, sortedBy } from "../model/columns.js";
+import { columns as columnsOf, FIRST, nextSort, PHONE_REM, sortedBy, widthOf } from "../model/columns.js";
 import { stretch, toggle, toggleAll } from "../model/selection.js";
 import { NEWEST_FIRST } from "../model/view.js";
 import { adjust } from "../state/route.js";
@@ -17,47 +17,33 @@ import { useAnchor, useMedia, useRem, useWindow } from "./window.js";
 
 /** How many rows before the end of what is loaded the next page is asked for: not yet when the first is there. */
 const ahead = (/** @type {number} */ loaded) => Math.min(100, loaded * 0.2);
-const PHONE = "(max-width: 46rem)";
 
 /** @param {{ view: RunsView, foot: any }} props `foot` follows the last row */
 export function RunTable({ view, foot }) {
   const { rows, token, metrics, view: loadedFor } = list.value;
   const frame = useRef(/** @type {HTMLElement | null} */ (null));
-  const phone = useMedia(PHONE);
-  const rowPx = useRem(phone ? 3.75 : 2);
+  const phone = useMedia(`(max-width: ${PHONE_REM}rem)`);
+  const rem = useRem();
+  const rowPx = rem * (phone ? 3.75 : 2);
   const ids = useMemo(() => rows.map((r) => r.id), [rows]);
-  const { from, to, last } = useWindow(frame, rows.length, rowPx);
+  const { from, to, last, width } = useWindow(frame, rows.length, rowPx);
   useAnchor(frame, ids, rowPx, loadedFor);
   useScrollKept(frame, loadedFor);
   useEffect(() => {
     if (token && last > rows.length - ahead(rows.length)) void loadMore();
   }, [last, token, rows.length]);
-  const columns = useMemo(() => columnsOf(view.col, metrics), [view.col.join("\n"), metrics.join("\n")]);
+  const fits = columnsOf(view.col, metrics, phone ? 0 : width / rem);
+  const columns = useMemo(() => fits, [fits.map((c) => c.id).join("\n")]);
   const onSelect = useSelecting(view, ids);
-  const styles = seriesStyles(view.selected);
-  const width = [...FIRST, ...columns].reduce((sum, c) => sum + c.width, 8);
+  const styles = useMemo(() => seriesStyles(view.selected), [view.selected.join()]);
+  // The same head is not drawn again with each step of a scroll.
+  const head = useMemo(
+    () => html`<${Heads} view=${view} columns=${columns} ids=${ids} />`,
+    [view, columns, ids],
+  );
   return html`<div class="table-frame" ref=${frame} tabindex="-1">
-    <table
-      class=${`runs ${view.col.length === 0 ? "is-usual" : ""}`}
-      style=${{ "--width": `${width}rem` }}
-      aria-rowcount=${rows.length + 1}
-    >
-      <thead>
-        <tr>
-          <th class="c-select" scope="col">
-            <label>
-              <input
-                type="checkbox"
-                aria-label="Select all runs that are loaded"
-                checked=${ids.length > 0 && ids.every((id) => styles.has(id))}
-                onClick=${() => adjust({ ...view, selected: toggleAll(view.selected, ids) })}
-              />
-            </label>
-          </th>
-          ${[...FIRST, ...columns].map((c) => html`<${Head} key=${c.id} column=${c} view=${view} />`)}
-          <th class="c-actions" scope="col"><span class="visually-hidden">Actions</span></th>
-        </tr>
-      </thead>
+    <table class="runs" style=${{ "--width": `${widthOf(columns)}rem` }} aria-rowcount=${rows.length + 1}>
+      ${head}
       <tbody>
         <tr class="space" aria-hidden="true"><td style=${{ height: `${from * rowPx}px` }}></td></tr>
         ${rows.slice(from, to).map((run) => html`<${RunRow} key=${run.id} run=${run} columns=${columns} style=${styles.get(run.id)} onSelect=${onSelect} />`)}
@@ -66,6 +52,27 @@ export function RunTable({ view, foot }) {
     </table>
     ${foot}
   </div>`;
+}
+
+/** @param {{ view: RunsView, columns: Column[], ids: string[] }} props */
+function Heads({ view, columns, ids }) {
+  const selected = new Set(view.selected);
+  return html`<thead>
+    <tr>
+      <th class="c-select" scope="col">
+        <label>
+          <input
+            type="checkbox"
+            aria-label="Select all runs that are loaded"
+            checked=${ids.length > 0 && ids.every((id) => selected.has(id))}
+            onClick=${() => adjust({ ...view, selected: toggleAll(view.selected, ids) })}
+          />
+        </label>
+      </th>
+      ${[...FIRST, ...columns].map((c) => html`<${Head} key=${c.id} column=${c} view=${view} />`)}
+      <th class="c-actions" scope="col"><span class="visually-hidden">Actions</span></th>
+    </tr>
+  </thead>`;
 }
 
 /** @param {{ column: Column, view: RunsView }} props */
@@ -101,12 +108,8 @@ function useScrollKept(frame, loadedFor) {
     else if (list.peek().view !== null) element.scrollTop = scrolled.to;
     first.current = loadedFor === null;
   }, [loadedFor]);
-  useEffect(() => {
-    const element = frame.current;
-    const keep = () => (scrolled.to = element?.scrollTop ?? 0);
-    element?.addEventListener("scroll", keep, { passive: true });
-    return () => element?.removeEventListener("scroll", keep);
-  }, []);
+  // Read when it is needed: to ask for it at each step of a scroll would have the page laid out at each.
+  useLayoutEffect(() => () => void (scrolled.to = frame.current?.scrollTop ?? scrolled.to), []);
 }
 
 /** By a click on a box, with Shift all between, or by `x` on the row that has the focus. @param {RunsView} view @param {string[]} ids */

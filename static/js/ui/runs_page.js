@@ -8,20 +8,23 @@ import { STATUSES, word } from "../model/status.js";
 import { ALL_RUNS, formatView, NEWEST_FIRST } from "../model/view.js";
 import { adjust } from "../state/route.js";
 import { error, hideRuns, list, loading, loadMore, showRuns, sortAgain } from "../state/runs.js";
-import { ColumnsMenu } from "./columns_menu.js";
-import { EmptyHead } from "./empty.js";
 import { html } from "./html.js";
+import { later } from "./later.js";
+import { Menu } from "./menu.js";
 import { RunTable } from "./run_table.js";
 import { SearchBox } from "./search_box.js";
-import { SelectionBar } from "./selection_bar.js";
 import { Glyph } from "./status.js";
+
+const EmptyHead = later(async () => (await import("./empty.js")).EmptyHead);
+const ColumnsPanel = later(async () => (await import("./columns_panel.js")).ColumnsPanel);
+const SelectionBar = later(async () => (await import("./selection_bar.js")).SelectionBar);
 
 /** @param {{ view: RunsView }} props */
 export function RunsPage({ view }) {
   const title = view.trashed ? "Trash" : view.experiment || "Runs";
   useEffect(() => void (document.title = `${title} · TrainHead`), [title]);
   useEffect(() => hideRuns, []);
-  useEffect(() => showRuns(view), [view]);
+  useEffect(() => void showRuns(view), [view]);
   const { rows, counts, view: loadedFor } = list.value;
   const empty = loadedFor !== null && rows.length === 0 && loading.value === null && !error.value;
   const { status, q, experiment, tag, trashed } = view;
@@ -40,7 +43,7 @@ export function RunsPage({ view }) {
       <${Filters} view=${view} />
       <span class="grow"></span>
       <${Unsorted} view=${view} />
-      <${ColumnsMenu} view=${view} />
+      <${Menu} label="Columns" title="Choose columns"><${ColumnsPanel} view=${view} /><//>
       <button class="button" aria-pressed=${trashed} onClick=${() => adjust({ ...view, trashed: !trashed, selected: [] })}>
         Trash
       </button>
@@ -51,7 +54,7 @@ export function RunsPage({ view }) {
         ? html`<${EmptyHead} />`
         : html`<${RunTable} view=${view} foot=${empty ? html`<${Nothing} view=${view} filtered=${filtered} />` : html`<${More} />`} />`
     }
-    <${SelectionBar} view=${view} />
+    ${view.selected.length > 0 && html`<${SelectionBar} view=${view} />`}
   </main>`;
 }
 

@@ -17,16 +17,13 @@ export function SelectionBar({ view }) {
   const { selected } = view;
   const [asking, setAsking] = useState(false);
   useEffect(() => setAsking(false), [selected.join()]);
-  const any = selected.length > 0;
   useEffect(() => {
-    if (!any) return undefined;
     const undo = [
       bind("Escape", () => adjust({ ...view, selected: [] })),
       bind("c", () => go(compareView(selected))),
     ];
     return () => undo.forEach((u) => u());
   }, [view]);
-  if (!any) return null;
   const known = list.value.rows.filter((r) => selected.includes(r.id));
   const live = known.filter(isLive).map((r) => r.id);
   const ended = selected.filter((id) => !live.includes(id));

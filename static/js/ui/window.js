@@ -4,40 +4,47 @@
 
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
-/** Rows beyond the edges, and how far is scrolled before others are drawn. */
-const SPARE = 20;
-const STRIDE = 8;
+/** Rows beyond the edges that are in the page. */
+const SPARE = 12;
+const SPARE_AFTER_MS = 300;
 
 /**
  * @param {RefObject<HTMLElement | null>} frame what scrolls @param {number} count @param {number} rowPx
- * @returns {{ from: number, to: number, last: number }} rows to draw, without `to`, and the last in sight
+ * @returns {{ from: number, to: number, last: number, width: number }} rows to draw, without `to`, the last in sight, and how wide the frame is, px
  */
 export function useWindow(frame, count, rowPx) {
   const [top, setTop] = useState(0);
-  const [height, setHeight] = useState(() => innerHeight);
+  // The first drawing has what is in sight, the others follow.
+  const [spare, setSpare] = useState(0);
+  const [size, setSize] = useState(() => ({ height: innerHeight, width: innerWidth }));
   useEffect(() => {
     const element = /** @type {HTMLElement} */ (frame.current);
     let asked = false;
     const look = () => {
       asked = false;
-      const first = Math.floor(element.scrollTop / rowPx);
-      setTop(first - (first % STRIDE));
+      setTop(Math.floor(element.scrollTop / rowPx));
     };
     const onScroll = () => {
+      setSpare(SPARE);
       if (!asked) requestAnimationFrame(look);
       asked = true;
     };
     element.addEventListener("scroll", onScroll, { passive: true });
-    const observer = new ResizeObserver(() => setHeight(element.clientHeight));
+    const observer = new ResizeObserver(() =>
+      setSize({ height: element.clientHeight, width: element.clientWidth }),
+    );
     observer.observe(element);
     look();
+    const timer = setTimeout(() => setSpare(SPARE), SPARE_AFTER_MS);
     return () => {
+      clearTimeout(timer);
       element.removeEventListener("scroll", onScroll);
       observer.disconnect();
     };
   }, [rowPx]);
-  const last = top + STRIDE + Math.ceil(height / rowPx);
-  return { from: Math.max(0, Math.min(top - SPARE, count - 1)), to: Math.min(count, last + SPARE), last };
+  const last = top + Math.ceil(size.height / rowPx);
+  const from = Math.max(0, Math.min(top - spare, count - 1));
+  return { from, to: Math.min(count, last + spare), last, width: size.width };
 }
 
 /**
@@ -57,15 +64,14 @@ export function useAnchor(frame, ids, rowPx, list) {
   }, [ids, list]);
 }
 
-/** The height of a row whose height is set in rem, px. @param {number} rem */
-export function useRem(rem) {
-  const [px, setPx] = useState(() => rem * remPx());
+/** What a rem is, px: the reader may have set the size of text. */
+export function useRem() {
+  const [px, setPx] = useState(remPx);
   useEffect(() => {
-    const measure = () => setPx(rem * remPx());
-    measure();
+    const measure = () => setPx(remPx());
     addEventListener("resize", measure);
     return () => removeEventListener("resize", measure);
-  }, [rem]);
+  }, []);
   return px;
 }
 

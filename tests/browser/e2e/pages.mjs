@@ -6,7 +6,7 @@
 import { until } from "./browser.mjs";
 
 const QUIET_MS = 120;
-const MOST_MS = 1_000;
+const MOST_MS = 400;
 const WAIT_MS = 10_000;
 
 /**

@@ -6,26 +6,47 @@ import {
   columns,
   keysOf,
   nextSort,
+  PHONE_REM,
   sortedBy,
   usualMetrics,
+  widthOf,
 } from "../../../static/js/model/columns.js";
 import { stretch, toggle, toggleAll } from "../../../static/js/model/selection.js";
 import { extendSpark, sparkOf, sparkPath } from "../../../static/js/model/spark.js";
 import { MOST_SELECTED, NEWEST_FIRST } from "../../../static/js/model/view.js";
 import { makeRun } from "./fixtures.mjs";
 
+const WIDE = 200;
 const ids = (/** @type {{ id: string }[]} */ all) => all.map((c) => c.id).join();
 
 test("nobody has chosen: the usual columns, with room for metrics that are not known yet", () => {
-  const empty = columns([], []);
-  const known = columns([], ["loss", "acc"]);
+  const empty = columns([], [], WIDE);
+  const known = columns([], ["loss", "acc"], WIDE);
   assert.equal(empty.length, known.length);
   const width = (/** @type {{ width: number }[]} */ all) => all.reduce((sum, c) => sum + c.width, 0);
   assert.equal(width(empty), width(known));
 });
 
+test("where it is narrow the usual columns leave, those first that are missed least", () => {
+  const shown = (/** @type {number} */ room) => ids(columns([], ["loss", "acc"], room));
+  assert.equal(
+    shown(WIDE),
+    "experiment,started,duration,attempts,workers,step,rate,metric:loss,metric:acc,tags",
+  );
+  for (let room = PHONE_REM; room < WIDE; room += 1) {
+    const fits = columns([], ["loss", "acc"], room);
+    assert.ok(widthOf(fits) <= Math.max(room, widthOf(columns([], [], PHONE_REM))), `${room}`);
+    assert.ok(ids(fits).length <= shown(room + 1).length, `${room}`);
+  }
+  assert.equal(shown(PHONE_REM), "duration,step");
+  assert.equal(shown(20), "started,duration,step");
+});
+
 test("what is chosen is shown in that order, and what is no column is left out", () => {
-  assert.equal(ids(columns(["step", "nope", "metric:a/b", "setting:lr"], [])), "step,metric:a/b,setting:lr");
+  assert.equal(
+    ids(columns(["step", "nope", "metric:a/b", "setting:lr"], [], 60)),
+    "step,metric:a/b,setting:lr",
+  );
   assert.equal(columnOf("metric:a:b")?.title, "a:b");
 });
 
@@ -53,7 +74,7 @@ test("keys to choose from come with the commonest first", () => {
 
 test("a head goes through both directions and back to the newest first", () => {
   const way = (/** @type {string} */ id) => {
-    const column = columnOf(id) ?? columns([], [])[0];
+    const column = columnOf(id) ?? columns([], [], WIDE)[0];
     /** @type {string[]} */
     const seen = [];
     for (let sort = NEWEST_FIRST; seen.length < 3; seen.push(sort))
@@ -63,8 +84,8 @@ test("a head goes through both directions and back to the newest first", () => {
   assert.equal(way("duration"), `-duration,duration,${NEWEST_FIRST}`);
   assert.equal(way("metric:x"), `-metric:x,metric:x,${NEWEST_FIRST}`);
   assert.equal(way("experiment"), `experiment,-experiment,${NEWEST_FIRST}`);
-  assert.equal(sortedBy({ ...columns(["step"], [])[0] }, "step"), "ascending");
-  assert.equal(sortedBy({ ...columns(["rate"], [])[0] }, "rate"), undefined);
+  assert.equal(sortedBy({ ...columns(["step"], [], WIDE)[0] }, "step"), "ascending");
+  assert.equal(sortedBy({ ...columns(["rate"], [], WIDE)[0] }, "rate"), undefined);
 });
 
 test("selecting: one, a stretch, all, and never more than there is room for", () => {

@@ -78,11 +78,20 @@ test("the page has no inline style, no inline script but the import map, and onl
 
 test("what the first page needs is preloaded, and nothing else", () => {
   const needed = graph("js/main.js");
+  // These have tags of their own.
   needed.delete("js/main.js");
+  needed.delete("js/ahead.js");
   const preloaded = [...read("index.html").matchAll(/modulepreload" href="static\/([^"]+)"/g)].map(
     (m) => m[1],
   );
   assert.deepEqual(preloaded.sort(), [...needed].sort());
+});
+
+test("every style sheet is asked for, once", () => {
+  const sheets = files.filter((f) => f.endsWith(".css"));
+  const [, list] = /** @type {RegExpExecArray} */ (/STYLES = \[([^\]]+)\]/.exec(read("js/ahead.js")));
+  const asked = [...(read("index.html") + list).matchAll(/"static\/([^"]+\.css)"/g)].map((m) => m[1]);
+  assert.deepEqual(asked.sort(), sheets.sort());
 });
 
 test("what the Run page and its tabs need beyond that is asked for ahead", () => {

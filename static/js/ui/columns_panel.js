@@ -1,4 +1,5 @@
-// Which columns the list of runs shows: the known ones, and any metric or setting of the loaded runs.
+// Which columns the list of runs shows: the known ones, and any metric or setting of the loaded runs. What
+// stands in the menu; the button is the Runs page's.
 /** @import { RunsView } from "../model/view.js" */
 
 import { useState } from "preact/hooks";
@@ -7,18 +8,12 @@ import { search } from "../model/metric_keys.js";
 import { adjust } from "../state/route.js";
 import { list } from "../state/runs.js";
 import { html } from "./html.js";
-import { Menu } from "./menu.js";
 import { SearchBox } from "./search_box.js";
 
 const MOST_SHOWN = 40;
 
 /** @param {{ view: RunsView }} props */
-export function ColumnsMenu({ view }) {
-  return html`<${Menu} label="Columns" title="Choose columns"><${Panel} view=${view} /><//>`;
-}
-
-/** @param {{ view: RunsView }} props */
-function Panel({ view }) {
+export function ColumnsPanel({ view }) {
   const [q, setQ] = useState("");
   const { rows, metrics } = list.value;
   const chosen = view.col.length > 0 ? view.col : usualIds(metrics);
