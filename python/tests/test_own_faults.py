@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
-from conftest import DEADLINE_S, PYTHON_DIR
+from conftest import DEADLINE_S, PYTHON_DIR, wait_until
 from heads import Faults, Programs, RealHead, binary, faults, wait_for_file, wait_for_status
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("outside")]
@@ -274,10 +274,12 @@ def test_a_spool_that_was_cut_off_is_delivered_up_to_there(head: RealHead, logs:
     script = logs("cut", points=1_000)
     logged(script)
     (spool,) = (head.data_dir / "spool").iterdir()
-    wait_for_file(spool / "000000000001.jsonl")
+    segment = spool / "000000000001.jsonl"
+    wait_for_file(segment)
+    # Its attempt, too: the first report stands behind it.
+    wait_until(lambda: b'"report"' in segment.read_bytes(), "the spool holds a report")
     script.send_signal(signal.SIGKILL)
     script.wait(DEADLINE_S)
-    segment = spool / "000000000001.jsonl"
     segment.write_bytes(segment.read_bytes() + b'{"report":{"writer":"x","seq":')
     head.start()
     done = sync(spool)

@@ -45,17 +45,26 @@ export function matches(run, view) {
 }
 
 /** @param {Row[]} rows @param {TrainRun[]} page */
-export function appendPage(rows, page) {
+export const appendPage = (rows, page) => appendRows(rows, page.map(toRow));
+
+/** @param {Row[]} rows @param {Row[]} more */
+export function appendRows(rows, more) {
   const known = new Set(rows.map((r) => r.id));
-  return [...rows, ...page.filter((r) => !known.has(r.id)).map(toRow)];
+  return [...rows, ...more.filter((r) => !known.has(r.id))];
 }
 
-/** What is the same as before stays the same object. @param {Row[]} before @param {Row[]} rows */
+/**
+ * What is the same as before stays the same object. A rate that was measured here is newer than the
+ * head's median; without one there is a reason.
+ * @param {Row[]} before @param {Row[]} rows
+ */
 export function keepSame(before, rows) {
   const old = new Map(before.map((r) => [r.id, r]));
   return rows.map((row) => {
     const was = old.get(row.id);
-    return was && JSON.stringify(was) === JSON.stringify(row) ? was : row;
+    if (!was) return row;
+    const next = row.rate === null ? row : { ...row, rate: was.rate ?? row.rate, measured: was.measured };
+    return JSON.stringify(was) === JSON.stringify(next) ? was : next;
   });
 }
 
@@ -96,6 +105,27 @@ function withProgress(row, progress) {
   next.last_report_ms = progress.last_report_ms ?? old.last_report_ms;
   if (moved || !isLive(row)) Object.assign(next, { stalled: false, stalled_since_ms: null });
   return { ...row, evidence: { ...row.evidence, progress: next } };
+}
+
+/** The head's rule (src/model/progress.rs): ten usual steps without a report, and at least ten seconds. */
+const STALL_FACTOR = 10;
+const STALL_MIN_MS = 10_000;
+
+/**
+ * That a run stalls is no event: it is seen by the clock. What moves on is no longer stalled by its next
+ * report (`withProgress`).
+ * @param {Row[]} rows @param {number} now @returns {Row[]}
+ */
+export function noticeStalls(rows, now) {
+  return rows.map((row) => {
+    const progress = row.evidence?.progress;
+    const since = progress?.last_report_ms;
+    const usual = progress?.median_step_interval_ms ?? (row.rate ? 1000 / row.rate : null);
+    if (!row.evidence || !progress || !isStepping(row) || !isLive(row) || !since || !usual) return row;
+    if (now - since <= Math.max(STALL_MIN_MS, STALL_FACTOR * usual)) return row;
+    const stalled = { ...progress, stalled: true, stalled_since_ms: since };
+    return { ...row, rate: null, evidence: { ...row.evidence, progress: stalled } };
+  });
 }
 
 /** @param {Row[]} rows @param {MetricTick} tick @returns {Row[]} */

@@ -52,10 +52,10 @@ export const FIRST_PAGE = 50;
 
 /**
  * @param {RunsView} view
- * @param {{ metrics?: string[], page_token?: string | null, page_size?: number, signal?: AbortSignal }} [options]
+ * @param {{ page_token?: string | null, page_size?: number, signal?: AbortSignal }} [options]
  * @returns {Promise<RunPage>}
  */
-export async function listRuns(view, { metrics = [], page_token = null, page_size = 100, signal } = {}) {
+export async function listRuns(view, { page_token = null, page_size = 100, signal } = {}) {
   const query = new URLSearchParams();
   for (const s of view.status) query.append("status", s);
   if (view.q.trim()) query.set("q", view.q.trim());
@@ -63,7 +63,6 @@ export async function listRuns(view, { metrics = [], page_token = null, page_siz
   for (const tag of view.tag) query.append("tag", tag);
   if (view.sort !== NEWEST_FIRST) query.set("sort", view.sort);
   if (view.trashed) query.set("trashed", "true");
-  for (const key of metrics) query.append("metrics", key);
   query.append("include", "workers");
   query.append("include", "evidence");
   query.set("page_size", String(page_size));

@@ -1,5 +1,5 @@
 // The one module that listens: what the head says of runs as it happens, and whether it is heard.
-// Listeners get what changed; `resync` tells them that something may have been missed and what they
+// Listeners get what changed, `gone` what was deleted for good; `resync` tells them that something may have been missed and what they
 // show must be asked for again. A hidden tab hears nothing. The stream is the worker's that all tabs
 // share (shared.js), or this tab's own where the browser has no such workers.
 /** @import { MetricTick, RunChange, TrailEvent } from "../types.js" */
@@ -10,7 +10,7 @@ import { setServerTime } from "../state/clock.js";
 import { makeStream } from "./stream.js";
 
 /** @typedef {{ state: "connecting" | "live" | "lost", since: number }} Connection */
-/** @typedef {{ run?: (run: RunChange) => void, trail?: (event: TrailEvent) => void, metrics?: (tick: MetricTick) => void, resync?: () => void }} Listener */
+/** @typedef {{ run?: (run: RunChange) => void, gone?: (id: string) => void, trail?: (event: TrailEvent) => void, metrics?: (tick: MetricTick) => void, resync?: () => void }} Listener */
 
 /** How long a first page waits for the stream before it loads without. */
 const LISTENING_MS = 250;
@@ -120,6 +120,7 @@ function accept({ event, data, missed }) {
     return;
   }
   if (event === "run") tell((l) => l.run?.(said));
+  if (event === "gone") tell((l) => l.gone?.(said.run_id));
   if (event === "trail") tell((l) => l.trail?.(said));
   if (event === "metrics") tell((l) => l.metrics?.(said));
   if (event === "reset") tell((l) => l.resync?.());

@@ -8,7 +8,7 @@ import { makeStream } from "./stream.js";
 
 /** Tabs that somebody looks at. @type {Set<Port>} */
 const shown = new Set();
-/** Tabs that were hidden while something happened. @type {WeakSet<Port>} */
+/** Tabs that did not hear something that happened. @type {WeakSet<Port>} */
 const behind = new WeakSet();
 /** Tabs that are there but hidden. @type {Set<Port>} */
 const hidden = new Set();
@@ -22,7 +22,10 @@ const stream = makeStream(new URL("../../../api/train/events", import.meta.url),
     ahead_ms = JSON.parse(message.data).server_time_ms - Date.now();
   }
   if (message.event === "lost") live = false;
-  for (const port of shown) port.postMessage(message);
+  for (const port of shown) {
+    const missed = message.event === "hello" && (message.missed || behind.delete(port));
+    port.postMessage(missed ? { ...message, missed } : message);
+  }
   for (const port of hidden) behind.add(port);
 });
 
@@ -33,15 +36,18 @@ function show(port) {
   stream.open();
   if (!live) return;
   const data = JSON.stringify({ server_time_ms: Date.now() + ahead_ms });
-  port.postMessage({ event: "hello", data, missed: behind.has(port) });
-  behind.delete(port);
+  port.postMessage({ event: "hello", data, missed: behind.delete(port) });
 }
 
 /** @param {Port} port @param {"hidden" | "gone"} how */
 function leave(port, how) {
   shown.delete(port);
   if (how === "hidden") hidden.add(port);
-  else hidden.delete(port);
+  else {
+    // It may be kept for the way back, and hears nothing until then.
+    hidden.delete(port);
+    behind.add(port);
+  }
   if (shown.size > 0) return;
   // From here on things happen unheard.
   stream.close();

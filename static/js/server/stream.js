@@ -5,11 +5,11 @@
 /**
  * `hello` begins a stream, `missed` if something may have happened since an earlier one; `lost`: the
  * head does not answer. The others are the head's.
- * @typedef {{ event: "hello" | "run" | "trail" | "metrics" | "reset" | "lost", data: string, missed?: boolean }} Message
+ * @typedef {{ event: "hello" | "run" | "gone" | "trail" | "metrics" | "reset" | "lost", data: string, missed?: boolean }} Message
  */
 
 const RETRY_MS = 2_000;
-const EVENTS = /** @type {const} */ (["run", "trail", "metrics", "reset"]);
+const EVENTS = /** @type {const} */ (["run", "gone", "trail", "metrics", "reset"]);
 
 /** @param {string | URL} url @param {(message: Message) => void} tell */
 export function makeStream(url, tell) {

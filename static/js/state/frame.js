@@ -3,20 +3,25 @@
 
 /**
  * Collects what comes within one frame and hands it over at once: a burst of events is one redraw.
+ * `forget` drops what waits.
  * @template T @param {(items: T[]) => void} flush
  */
 export function perFrame(flush) {
   /** @type {T[]} */
   let items = [];
-  return (/** @type {T} */ item) => {
+  let asked = false;
+  const add = (/** @type {T} */ item) => {
     items.push(item);
-    if (items.length > 1) return;
+    if (asked) return;
+    asked = true;
     requestAnimationFrame(() => {
       const all = items;
       items = [];
-      flush(all);
+      asked = false;
+      if (all.length > 0) flush(all);
     });
   };
+  return Object.assign(add, { forget: () => void (items = []) });
 }
 
 /**

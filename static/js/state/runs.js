@@ -6,12 +6,20 @@
 /** @import { RunsView } from "../model/view.js" */
 
 import { signal } from "@preact/signals";
-import { metricOf, usualMetrics } from "../model/columns.js";
-import { appendPage, applyChange, applyTick, keepSame, matches } from "../model/run_list.js";
+import { usualMetrics } from "../model/columns.js";
+import {
+  appendPage,
+  appendRows,
+  applyChange,
+  applyTick,
+  keepSame,
+  matches,
+  noticeStalls,
+} from "../model/run_list.js";
 import { ALL_RUNS, formatView, NEWEST_FIRST } from "../model/view.js";
-import { errorText, FIRST_PAGE, listRuns } from "../server/api.js";
+import { ApiError, errorText, FIRST_PAGE, listRuns } from "../server/api.js";
 import { connection, listen, listening } from "../server/events.js";
-import { setServerTime } from "./clock.js";
+import { now, setServerTime } from "./clock.js";
 import { perFrame, throttled } from "./frame.js";
 
 /**
@@ -21,6 +29,11 @@ import { perFrame, throttled } from "./frame.js";
  */
 
 const FURTHER_PAGE = 200;
+const MOST_A_PAGE = 1000;
+const RETRY_MS = 5000;
+const STALLS_EVERY_MS = 5000;
+/** Runs beyond the list that are kept in mind. */
+const MOST_BEYOND = 10_000;
 
 /** @type {List} */
 const NOTHING_YET = { view: null, rows: [], token: null, total: 0, counts: null, metrics: [], unsorted: 0 };
@@ -38,12 +51,8 @@ let stale = true;
 /** @type {AbortController | null} */
 let request = null;
 
-/** Metrics that have a column. @param {RunsView} view */
-const metricsOf = (view) => view.col.map(metricOf).filter((key) => key !== null);
-
 /** What the head is asked: two views that differ only in what is selected or shown have the same rows. @param {RunsView} view */
-const question = (view) =>
-  formatView({ ...view, selected: [], col: metricsOf(view).map((key) => `metric:${key}`) });
+const question = (view) => formatView({ ...view, selected: [], col: [] });
 
 /** The page is there and shows `view`. Settles when there is something to show. @param {RunsView} view */
 export async function showRuns(view) {
@@ -62,30 +71,45 @@ export function hideRuns() {
 /** In the order of now. */
 export const sortAgain = () => void load();
 
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let retry;
+
 async function load() {
   request?.abort();
+  clearTimeout(retry);
   const mine = new AbortController();
   request = mine;
   loading.value = "first";
   const view = wanted;
+  const before = list.peek();
+  // The same list anew has as many rows as before, so that who has scrolled stays where they are.
+  const again = before.view !== null && question(before.view) === question(view);
+  const page_size = Math.min(MOST_A_PAGE, Math.max(FIRST_PAGE, again ? before.rows.length : 0));
   // The first page does not wait to hear of changes. What it may have missed is asked for after.
   const unheard = connection.peek().state !== "live";
   try {
-    const options = { page_size: FIRST_PAGE, metrics: metricsOf(view), signal: mine.signal };
-    const page = await listRuns(view, options);
+    const page = await listRuns(view, { page_size, signal: mine.signal });
     stale = false;
     setServerTime(page.server_time_ms);
-    const { next_page_token: token, total_size: total, counts } = page;
-    const rows = keepSame(list.peek().rows, appendPage([], page.train_runs));
-    const metrics = usualMetrics(rows, list.peek().metrics);
-    list.value = { view, rows, token, total, counts, metrics, unsorted: 0 };
+    const { next_page_token, total_size: total, counts } = page;
+    const first = keepSame(before.rows, appendPage([], page.train_runs));
+    const longer = again && before.rows.length > MOST_A_PAGE;
+    const rows = longer ? appendRows(first, before.rows.slice(MOST_A_PAGE)) : first;
+    const metrics = usualMetrics(rows, before.metrics);
+    const token = longer ? before.token : next_page_token;
+    list.value = { view: again ? before.view : view, rows, token, total, counts, metrics, unsorted: 0 };
     error.value = null;
     if (unheard)
       void listening.then(() => {
         if (request === mine && connection.peek().state === "live") void load();
       });
   } catch (e) {
-    if (!mine.signal.aborted) error.value = errorText(e);
+    if (mine.signal.aborted) return;
+    stale = true;
+    error.value = errorText(e);
+    // What was asked wrongly is wrong the next time, too.
+    if (!(e instanceof ApiError) || e.status < 400 || e.status >= 500)
+      retry = setTimeout(() => shown && stale && void load(), RETRY_MS);
   } finally {
     if (request === mine) settle();
   }
@@ -97,10 +121,9 @@ export async function loadMore() {
   loading.value = "more";
   const mine = request;
   try {
-    const options = { page_token: token, page_size: FURTHER_PAGE, metrics: metricsOf(view) };
-    const page = await listRuns(view, { ...options, signal: mine?.signal });
-    const now = list.peek();
-    list.value = { ...now, rows: appendPage(now.rows, page.train_runs), token: page.next_page_token };
+    const page = await listRuns(view, { page_token: token, page_size: FURTHER_PAGE, signal: mine?.signal });
+    const { rows } = list.peek();
+    list.value = { ...list.peek(), rows: appendPage(rows, page.train_runs), token: page.next_page_token };
     error.value = null;
   } catch (e) {
     if (request === mine && !mine?.signal.aborted) error.value = errorText(e);
@@ -150,7 +173,8 @@ function absorb(items) {
     const standing = `${item.run.run_status} ${item.run.trashed_at_ms}`;
     const before = rows.find((r) => r.id === item.run.id);
     const known = before ? `${before.run_status} ${before.trashed_at_ms}` : beyond.get(item.run.id);
-    if (!before) beyond.set(item.run.id, standing);
+    if (before) beyond.delete(item.run.id);
+    else if (beyond.size < MOST_BEYOND) beyond.set(item.run.id, standing);
     const changed = known !== standing;
     moved ||= changed;
     if (changed && view.sort !== NEWEST_FIRST && matches(item.run, view)) unsorted += 1;
@@ -168,8 +192,24 @@ const apply = perFrame((/** @type {News[]} */ items) => {
 listen({
   run: (run) => apply({ run }),
   metrics: (tick) => apply({ tick }),
+  gone: (id) => {
+    const { rows } = list.peek();
+    beyond.delete(id);
+    list.value = { ...list.peek(), rows: rows.filter((r) => r.id !== id) };
+    recount();
+  },
   resync: () => {
+    // What waits is older than what is asked for now, and what came after it was not heard.
+    apply.forget();
+    held = [];
     stale = true;
     if (shown) void load();
   },
 });
+
+setInterval(() => {
+  if (!shown || document.hidden || connection.peek().state !== "live") return;
+  const { rows } = list.peek();
+  const next = noticeStalls(rows, now.peek());
+  if (next.some((row, i) => row !== rows[i])) list.value = { ...list.peek(), rows: next };
+}, STALLS_EVERY_MS);

@@ -11,9 +11,13 @@ import { throttled } from "./frame.js";
 
 const POINTS = 40;
 const RUNS_A_REQUEST = 60;
+const MOST_HELD = 5000;
+const RETRY_MS = 5000;
 
-/** @type {Map<string, import("@preact/signals").Signal<Spark | null>>} */
+/** The newest asked for last. @type {Map<string, import("@preact/signals").Signal<Spark | null>>} */
 const held = new Map();
+/** Counts up when curves that are shown have to be asked for anew. */
+const epoch = signal(0);
 /** @type {Map<string, Set<string>>} keys by run */
 const wanted = new Map();
 
@@ -22,11 +26,13 @@ const nameOf = (run, key) => `${run}\n${key}`;
 
 /** The curve, asked for if it is not there yet. @param {string} run @param {string} key */
 export function sparkline(run, key) {
+  void epoch.value;
   const name = nameOf(run, key);
   const known = held.get(name);
   if (known) return known;
   const fresh = signal(/** @type {Spark | null} */ (null));
   held.set(name, fresh);
+  if (held.size > MOST_HELD) held.delete(held.keys().next().value ?? "");
   wanted.set(run, (wanted.get(run) ?? new Set()).add(key));
   load();
   return fresh;
@@ -46,8 +52,9 @@ const load = throttled(async () => {
         }
       }
     } catch {
-      // A list without small curves is still a list: they are asked for again with the next row.
+      // A list without small curves is still a list: they are asked for again in a while.
       for (const run of runs) for (const key of keys) held.delete(nameOf(run, key));
+      setTimeout(() => (epoch.value += 1), RETRY_MS);
     }
   }
 }, 150);
@@ -65,5 +72,6 @@ listen({
   resync: () => {
     held.clear();
     wanted.clear();
+    epoch.value += 1;
   },
 });

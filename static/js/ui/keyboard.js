@@ -13,11 +13,13 @@ export function bind(key, action) {
 /** @param {EventTarget | null} target */
 const isTyping = (target) =>
   target instanceof HTMLElement &&
-  target.closest("input:not([type=range], [type=checkbox]), textarea, select, dialog, [popover]") !== null;
+  target.closest("input:not([type=range], [type=checkbox]), textarea, select") !== null;
 
 /** @param {KeyboardEvent} event */
 function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+  // What lies over the page has the keys, and closes by itself.
+  if (document.querySelector(":popover-open, dialog[open]")) return;
   if (isTyping(event.target)) {
     if (event.key === "Escape") /** @type {HTMLElement} */ (event.target).blur();
     return;

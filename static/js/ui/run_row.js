@@ -55,7 +55,11 @@ function Cells({ run, columns, style, onSelect }) {
           type="checkbox"
           aria-label=${`Select ${plain(run.name)}`}
           checked=${style !== undefined}
-          onClick=${(/** @type {MouseEvent} */ e) => onSelect(run.id, e.shiftKey)}
+          onClick=${(/** @type {any} */ e) => {
+            onSelect(run.id, e.shiftKey);
+            // As many as can be may be selected already.
+            e.currentTarget.checked = listView().selected.includes(run.id);
+          }}
         />
       </label>
       ${style && html`<${Swatch} ...${style} />`}

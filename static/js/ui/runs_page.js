@@ -7,7 +7,7 @@ import { count, integer } from "../model/format.js";
 import { STATUSES, word } from "../model/status.js";
 import { ALL_RUNS, formatView, NEWEST_FIRST } from "../model/view.js";
 import { adjust } from "../state/route.js";
-import { error, hideRuns, list, loading, loadMore, showRuns, sortAgain } from "../state/runs.js";
+import { error, hideRuns, list, loadMore, showRuns, sortAgain } from "../state/runs.js";
 import { html } from "./html.js";
 import { later } from "./later.js";
 import { Menu } from "./menu.js";
@@ -26,7 +26,7 @@ export function RunsPage({ view }) {
   useEffect(() => hideRuns, []);
   useEffect(() => void showRuns(view), [view]);
   const { rows, counts, view: loadedFor } = list.value;
-  const empty = loadedFor !== null && rows.length === 0 && loading.value === null && !error.value;
+  const empty = loadedFor !== null && rows.length === 0 && !error.value;
   const { status, q, experiment, tag, trashed } = view;
   const filtered = status.length > 0 || q.trim() !== "" || experiment !== "" || tag.length > 0;
   const nothingAtAll = empty && !filtered && !trashed && counts && total(counts) === 0;

@@ -6,8 +6,9 @@ import { useEffect, useState } from "preact/hooks";
 import { count } from "../model/format.js";
 import { isLive } from "../model/status.js";
 import { compareView, formatView, MOST_SELECTED } from "../model/view.js";
+import { getRun } from "../server/api.js";
 import { deleteRuns, restoreRuns, stopRuns } from "../state/actions.js";
-import { adjust, go } from "../state/route.js";
+import { adjust, go, view as shownView } from "../state/route.js";
 import { list } from "../state/runs.js";
 import { html } from "./html.js";
 import { bind } from "./keyboard.js";
@@ -24,11 +25,14 @@ export function SelectionBar({ view }) {
     ];
     return () => undo.forEach((u) => u());
   }, [view]);
-  const known = list.value.rows.filter((r) => selected.includes(r.id));
-  const live = known.filter(isLive).map((r) => r.id);
+  const isRunning = useStanding(selected);
+  const live = selected.filter((id) => isRunning(id));
   const ended = selected.filter((id) => !live.includes(id));
-  const keep = (/** @type {string[]} */ done) =>
-    adjust({ ...view, selected: selected.filter((id) => !done.includes(id)) });
+  // As the page is then: much may have happened while the head was asked.
+  const keep = (/** @type {string[]} */ done) => {
+    const now = shownView.peek();
+    if (now.page === "runs") adjust({ ...now, selected: now.selected.filter((id) => !done.includes(id)) });
+  };
   const stop = () => {
     setAsking(false);
     void stopRuns(live);
@@ -55,4 +59,28 @@ export function SelectionBar({ view }) {
     }
     <button class="button is-quiet" aria-label="Clear the selection" aria-keyshortcuts="Escape" title="Clear (Esc)" onClick=${() => keep(selected)}>✕</button>
   </div>`;
+}
+
+/**
+ * Whether a run that is selected still runs. Of those that are not in the list (it may be filtered since)
+ * the head is asked once.
+ * @param {string[]} selected
+ */
+function useStanding(selected) {
+  const [asked, setAsked] = useState(/** @type {Map<string, boolean>} */ (new Map()));
+  const rows = new Map(list.value.rows.map((r) => [r.id, r]));
+  const unknown = selected.filter((id) => !rows.has(id) && !asked.has(id));
+  useEffect(() => {
+    for (const id of unknown) {
+      getRun(id).then(
+        (run) => setAsked((all) => new Map(all).set(id, isLive(run))),
+        // A run that cannot be had is left to what is then asked for it.
+        () => setAsked((all) => new Map(all).set(id, false)),
+      );
+    }
+  }, [unknown.join()]);
+  return (/** @type {string} */ id) => {
+    const row = rows.get(id);
+    return row ? isLive(row) : asked.get(id) === true;
+  };
 }

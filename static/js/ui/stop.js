@@ -39,7 +39,12 @@ export function StopButton({ run }) {
   };
   const cancel = () => setAsking(false);
   /** @param {KeyboardEvent} e */
-  const onKey = (e) => e.key === "Escape" && cancel();
+  const onKey = (e) => {
+    if (e.key !== "Escape") return;
+    // It is meant for this question alone.
+    e.preventDefault();
+    cancel();
+  };
 
   if (!asking) {
     return html`<span class="stop">

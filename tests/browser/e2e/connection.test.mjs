@@ -41,6 +41,27 @@ test("a lost head is shown, what was known stays, and the page heals on the same
   await page.close();
 });
 
+test("who has scrolled far stays there when the head comes back", async () => {
+  const all = await Promise.all(Array.from({ length: 90 }, (_, i) => head.register({ name: `far-${i}` })));
+  const { page } = await open(browser);
+  await page.goto(`${head.url}?q=far-`);
+  const frame = page.locator(".table-frame");
+  await page.getByText("50 of 90 runs").waitFor({ state: "attached" });
+  await frame.evaluate((e) => e.scrollTo(0, 1e6));
+  await page.getByText("90 runs", { exact: true }).waitFor();
+  await frame.evaluate((e) => e.scrollTo(0, 1e6));
+  const before = await frame.evaluate((e) => e.scrollTop);
+  await head.stop();
+  await page.getByText("Not connected").waitFor();
+  await head.start();
+  const [last] = all;
+  await last.end("FINISHED");
+  await row(page, last.id).getByText("Finished").waitFor();
+  assert.equal(await frame.evaluate((e) => e.scrollTop), before);
+  await Promise.all(all.slice(1).map((r) => r.end("FINISHED")));
+  await page.close();
+});
+
 test("a run page heals too", async () => {
   const run = await head.register({ name: "trains-on" });
   await run.run(1);

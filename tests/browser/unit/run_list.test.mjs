@@ -1,7 +1,15 @@
 // How changes and metric ticks enter the loaded list.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { appendPage, applyChange, applyTick, matches, toRow } from "../../../static/js/model/run_list.js";
+import {
+  appendPage,
+  applyChange,
+  applyTick,
+  keepSame,
+  matches,
+  noticeStalls,
+  toRow,
+} from "../../../static/js/model/run_list.js";
 import { ALL_RUNS } from "../../../static/js/model/view.js";
 import { makeRun } from "./fixtures.mjs";
 
@@ -100,4 +108,38 @@ test("a tick for a run that is not loaded changes nothing", () => {
     applyTick(list, { run_id: "zz", last_step: 1, time_ms: 1, last_metrics: {}, points: 1 }),
     list,
   );
+});
+
+test("what is loaded anew and is the same stays the same object, with the rate that was measured", () => {
+  const before = rows();
+  before[1] = { ...before[1], rate: 7 };
+  const [c, b, a] = keepSame(
+    before,
+    appendPage([], [at("c", 30), at("b", 20), { ...at("a", 10), name: "new" }]),
+  );
+  assert.equal(c, before[0]);
+  assert.equal(b, before[1]);
+  assert.equal(a.name, "new");
+});
+
+test("a run that stops reporting is stalled by the clock, and goes on with its next report", () => {
+  const [row] = appendPage([], [makeRun()]);
+  // Its last report was at 5 s, and a step usually takes half a second: ten seconds are the least.
+  assert.equal(noticeStalls([row], 15_000)[0], row);
+  const [stalled] = noticeStalls([row], 15_001);
+  assert.deepEqual(
+    [stalled.evidence?.progress.stalled, stalled.evidence?.progress.stalled_since_ms, stalled.rate],
+    [true, 5000, null],
+  );
+  assert.equal(noticeStalls([stalled], 16_000)[0], stalled, "and is not drawn again");
+  const tick = { run_id: "r1", last_step: 11, time_ms: 20_000, last_metrics: {}, points: 1 };
+  assert.equal(applyTick([stalled], tick)[0].evidence?.progress.stalled, false);
+  const slow = makeRun();
+  if (slow.evidence) slow.evidence.progress.median_step_interval_ms = 60_000;
+  const [patient] = appendPage([], [slow]);
+  assert.equal(noticeStalls([patient], 600_000)[0], patient);
+  for (const change of /** @type {const} */ ([{ run_status: "FINISHED" }, { phase: "RESTARTING" }])) {
+    const [other] = appendPage([], [makeRun(change)]);
+    assert.equal(noticeStalls([other], 1e9)[0], other);
+  }
 });
