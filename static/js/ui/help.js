@@ -11,6 +11,7 @@ const KEYS = [
   ["x", "Select the row"],
   ["c", "Compare what is selected"],
   ["Esc", "Leave the search, clear the selection"],
+  ["+  −  ←  →", "Zoom and move the charts, from one that has the focus"],
   ["?", "This list"],
 ];
 
