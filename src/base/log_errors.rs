@@ -8,6 +8,8 @@ use regex::bytes::Regex;
 
 /// So much before a word is looked at.
 const BEFORE: usize = 40;
+/// A name that goes on for longer behind a word is cut, so that a line of such words is not gone through for each.
+const NAME: usize = 256;
 
 /// Whatever may begin an error. Most of what it finds does not.
 pub(super) static CANDIDATE: LazyLock<Regex> = LazyLock::new(|| {
@@ -162,9 +164,9 @@ fn is_place(before: &[u8], after: &[u8], lead: usize) -> bool {
     is_member || has_member
 }
 
-/// How many of these belong to a name.
+/// How many of these belong to a name, as far as it is looked at.
 fn named<'a>(bytes: impl Iterator<Item = &'a u8>) -> usize {
-    bytes.take_while(|b| b.is_ascii_alphanumeric() || **b == b'_').count()
+    bytes.take(NAME).take_while(|b| b.is_ascii_alphanumeric() || **b == b'_').count()
 }
 
 fn part(line: &[u8], range: Range<usize>) -> &[u8] {
@@ -275,6 +277,15 @@ mod tests {
             "traceback (most",
         ] {
             assert_eq!(error_begins(line.as_bytes(), line.len()), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_long_line_of_such_words_takes_no_long_time() {
+        for (word, begins) in [("error", false), ("Error", true), ("ERROR_", true)] {
+            // Were each word looked at up to the end of its name, this would not end while anybody waits.
+            let line = word.repeat(100_000);
+            assert_eq!(error_begins(line.as_bytes(), line.len()).is_some(), begins, "{word}");
         }
     }
 

@@ -21,11 +21,13 @@ const OVERLAP: usize = 4 * limits::SEARCH_CHARS;
 /// Bytes of a line that are shown, and of them before the match.
 const SHOWN: usize = 500;
 const SHOWN_BEFORE: usize = 150;
+/// Most memory that the longest text takes.
+const REGEX_BYTES: usize = 64 << 20;
 
 /// What is looked for.
 #[derive(Clone, Debug)]
 pub enum Pattern {
-    /// A text, whatever the case of its ASCII letters.
+    /// A text, whatever the case of its ASCII letters and the colours within.
     Text(Text),
     /// Lines where an error begins.
     Errors,
@@ -35,8 +37,11 @@ pub enum Pattern {
 #[derive(Clone, Debug)]
 pub struct Text(Regex);
 
+/// What a terminal shows nothing of, none across lines: the same as the dashboard takes out (`static/js/model/text.js`).
+const ESCAPES: &str = r"(?:\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[PX^_][^\x1b\n]*\x1b\\|[ -/]*[0-OQ-WYZ\\`-~]))*";
+
 impl Pattern {
-    /// A text, whatever the case of its ASCII letters.
+    /// A text, whatever the case of its ASCII letters and the colours within; compiling a long one takes a while.
     ///
     /// # Errors
     /// When it is empty, too long, or holds a line break.
@@ -47,9 +52,12 @@ impl Pattern {
         if text.is_empty() || text.contains('\n') {
             return Err(Invalid::rule("q", "a text to look for has a character, and is within a line"));
         }
-        let escaped = |byte: u8| format!("\\x{byte:02x}");
-        let pattern: String = text.bytes().map(escaped).collect();
-        let regex = RegexBuilder::new(&pattern).unicode(false).case_insensitive(true).build();
+        // What a terminal does not show may stand between any two characters; that costs next to no speed.
+        let byte = |byte: &u8| format!("\\x{byte:02x}");
+        let characters: Vec<String> =
+            text.split_inclusive(|_| true).map(|c| c.as_bytes().iter().map(byte).collect()).collect();
+        let mut builder = RegexBuilder::new(&characters.join(ESCAPES));
+        let regex = builder.unicode(false).case_insensitive(true).size_limit(REGEX_BYTES).build();
         Ok(Self::Text(Text(regex.map_err(|e| Invalid::rule("q", e.to_string()))?)))
     }
 
@@ -100,6 +108,9 @@ pub struct Found {
     pub next: Option<u64>,
     /// How far it was looked.
     pub scanned_to: u64,
+    /// Where to go on once the file has grown: at `next`, or at the beginning of a last line that has no end yet, which is
+    /// found again if it was found.
+    pub resume: u64,
     /// The size of the file.
     pub size: u64,
 }
@@ -112,13 +123,14 @@ pub fn search(file: &File, pattern: &Pattern, from: u64, bounds: Bounds) -> io::
     let size_before = file.metadata()?.len();
     let mut search = Search::new(pattern, from, bounds.matches);
     let (mut reached, mut read) = (from, 0);
-    let mut ended = false;
+    let mut unfinished = None;
     // However little is allowed, it goes on by a line or a piece.
     while !search.is_full() && (search.at == from || (read < bounds.bytes && Instant::now() < bounds.until)) {
         let (at, bytes) = read_data(file, reached)?;
         if bytes.is_empty() {
+            // A hole at the end has ended the last line.
+            unfinished = Some(if size_before > search.reached() { size_before } else { search.at });
             search.end();
-            ended = true;
             break;
         }
         search.feed(at, &bytes);
@@ -126,9 +138,10 @@ pub fn search(file: &File, pattern: &Pattern, from: u64, bounds: Bounds) -> io::
         read += size(bytes.len());
     }
     let size = file.metadata()?.len();
-    let next = Some(search.at).filter(|at| *at < size && (!ended || search.is_full()));
+    let next = Some(search.at).filter(|at| *at < size && (unfinished.is_none() || search.is_full()));
     let scanned_to = next.unwrap_or_else(|| reached.max(size_before).min(size));
-    Ok(Found { matches: search.found, next, scanned_to, size })
+    let resume = next.or(unfinished).unwrap_or(search.at).min(size);
+    Ok(Found { matches: search.found, next, scanned_to, resume, size })
 }
 
 /// Bytes as they come, and what was found in them.
@@ -159,9 +172,14 @@ impl<'a> Search<'a> {
         self.found.len() >= self.limit
     }
 
+    /// The end of what has come.
+    fn reached(&self) -> u64 {
+        self.at + size(self.rest.len())
+    }
+
     /// The next bytes; what is missing before them is a hole.
     fn feed(&mut self, offset: u64, bytes: &[u8]) {
-        if offset != self.at + size(self.rest.len()) {
+        if offset != self.reached() {
             self.end();
             if self.is_full() {
                 return;
@@ -279,7 +297,7 @@ mod tests {
             matches.extend(found.matches.into_iter().map(|m| (m.offset, m.text)));
             match found.next {
                 Some(next) => {
-                    assert!(next > from && found.scanned_to == next, "it goes on");
+                    assert!(next > from && found.scanned_to == next && found.resume == next, "it goes on");
                     from = next;
                 }
                 None => {
@@ -320,6 +338,31 @@ mod tests {
             let none = search(&file, &text("loss"), from, bounds()).unwrap();
             assert_eq!((none.matches.len(), none.next, none.scanned_to), (0, None, 36));
         }
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_answered_and_looked_at_again_when_the_log_has_grown() {
+        let file = file(b"loss=1\nno\nloss=");
+        let line = |offset, text: &str| Match { offset, text: text.into() };
+        let found = search(&file, &text("loss="), 0, bounds()).unwrap();
+        assert_eq!(found.matches, [line(0, "loss=1"), line(10, "loss=")]);
+        assert_eq!((found.next, found.scanned_to, found.resume), (None, 15, 10));
+        let full = search(&file, &text("loss="), 0, Bounds { matches: 2, ..bounds() }).unwrap();
+        assert_eq!((full.next, full.resume), (None, 10), "as many as there may be");
+        assert_eq!(search(&file, &text("=0.5"), 0, bounds()).unwrap().resume, 10, "nothing is found yet");
+        file.write_all_at(b"0.5\n", 15).unwrap();
+        for needle in ["loss=", "=0.5"] {
+            let grown = search(&file, &text(needle), found.resume, bounds()).unwrap();
+            assert_eq!(grown.matches, [line(10, "loss=0.5")], "{needle}");
+            assert_eq!((grown.next, grown.scanned_to, grown.resume), (None, 19, 19));
+        }
+        assert_eq!(search(&file, &text("loss="), 19, bounds()).unwrap().resume, 19, "nothing is new");
+        assert_eq!(search(&file, &text("loss="), 1000, bounds()).unwrap().resume, 19, "it was cut");
+        // Of a long one only the last piece.
+        let long = self::file(&[b"\n".as_slice(), &vec![b'x'; 3 * PIECE]].concat());
+        let resume = search(&long, &text("y"), 0, bounds()).unwrap().resume;
+        assert_eq!((resume - 1) % size(PIECE), 0);
+        assert!((size(PIECE) + 1..=2 * size(PIECE) + 1).contains(&resume), "{resume}");
     }
 
     #[test]
@@ -376,6 +419,7 @@ mod tests {
         file.set_len(2 * (stretch + hole)).unwrap();
         let found = search(&file, &text("none"), 0, bounds()).unwrap();
         assert_eq!((found.next, found.scanned_to), (None, 2 * (stretch + hole)));
+        assert_eq!(found.resume, found.size, "a hole has ended the last line");
     }
 
     #[test]
@@ -389,6 +433,25 @@ mod tests {
         }
         let found = all(&file(b"\xff needle \xfe\n"), &text("needle"), bounds());
         assert_eq!(found[0].1, "\u{fffd} needle \u{fffd}");
+    }
+
+    #[test]
+    fn colours_are_no_part_of_the_text() {
+        let lines = [
+            "\x1b[32mINFO\x1b[0m: Started",
+            "plain info: started",
+            "\x1b[38;5;1mIN\x1b[1m\x1b(B\x1b[mFO\x1b]8;;https://a.b\x1b\\: \x1b]8;;\x07Started",
+            "INFO\x1b[0 Started",
+            "INFO\x1b[0m",
+            ": Started",
+        ];
+        let file = file(lines.join("\n").as_bytes());
+        let found: Vec<String> =
+            all(&file, &text("INFO: Started"), bounds()).into_iter().map(|m| m.1).collect();
+        assert_eq!(found, lines[..3]);
+        assert_eq!(all(&file, &text("\x1b[32m"), bounds()).len(), 1, "nor are they left out of it");
+        let long = "x".repeat(limits::SEARCH_CHARS);
+        assert_eq!(all(&self::file(format!("\x1b[1m{long}").as_bytes()), &text(&long), bounds()).len(), 1);
     }
 
     #[test]

@@ -28,7 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct SearchParams {
-    /// Lines that hold this text, whatever the case of its ASCII letters. It is a text, not a pattern.
+    /// Lines that hold this text, whatever the case of its ASCII letters, also with colours and other sequences for a terminal
+    /// between its characters. It is a text, not a pattern.
     #[param(min_length = 1, max_length = 1000)]
     q: Option<String>,
     /// True for the lines where an error begins, in place of `q`: Python's `Traceback (most recent call last)`; words like
@@ -52,6 +53,9 @@ pub(super) struct LogMatches {
     next_from: Option<u64>,
     /// How far it was looked, for showing progress: everything before this offset.
     scanned_to: u64,
+    /// Where a later search goes on once the log has grown: `next_from`, or else where the last line begins if that has no end
+    /// yet. Such a line is among the matches if it matches already, and comes again; replace the matches from there on.
+    resume_from: u64,
     /// The log's size.
     size_bytes: u64,
 }
@@ -78,18 +82,19 @@ pub(super) async fn search_log(
     ApiPath((run, attempt, rank)): ApiPath<(RunId, u32, u32)>,
     ApiQuery(params): ApiQuery<SearchParams>,
 ) -> Result<Json<LogMatches>, Problem> {
-    let pattern = params.pattern()?;
     let matches = params.limit()?;
     let file = logs::open(&head, &run, attempt, rank).await?;
     let found = tokio::task::spawn_blocking(move || {
+        let pattern = params.pattern()?;
         let bounds = Bounds { matches, bytes: BYTES, until: Instant::now() + PATIENCE };
-        search(&file, &pattern, params.from.unwrap_or(0), bounds)
+        let found = search(&file, &pattern, params.from.unwrap_or(0), bounds);
+        found.map_err(|e| Problem::internal(&format!("a log cannot be read: {e}")))
     });
-    let found = found.await.map_err(std::io::Error::other).flatten();
-    let Found { matches, next, scanned_to, size } =
-        found.map_err(|e| Problem::internal(&format!("a log cannot be read: {e}")))?;
+    let found = found.await.map_err(|e| Problem::internal(&e.to_string())).flatten();
+    let Found { matches, next, scanned_to, resume, size } = found?;
     let matches = matches.into_iter().map(|Match { offset, text }| LogMatch { offset, text });
-    Ok(Json(LogMatches { matches: matches.collect(), next_from: next, scanned_to, size_bytes: size }))
+    let matches = matches.collect();
+    Ok(Json(LogMatches { matches, next_from: next, scanned_to, resume_from: resume, size_bytes: size }))
 }
 
 impl SearchParams {

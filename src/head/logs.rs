@@ -3,7 +3,7 @@
 //! A log whose middle was left out (`base::log_limit`) has a hole. Offsets stay those of the file; what is not there is
 //! not sent. A range and a tail are one stretch without a hole; the whole log, and one that is followed, pass over it.
 
-use std::{fs::File, io, path::PathBuf, sync::Arc, time::Duration};
+use std::{fs::File, io, sync::Arc, time::Duration};
 
 use axum::{
     Json,
@@ -59,14 +59,24 @@ pub(super) struct LogEntry {
     url: String,
 }
 
+/// Which logs are asked for.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct LogsParams {
+    /// Only those of the attempt with this ordinal, which is less work in a run of many.
+    attempt: Option<u32>,
+}
+
 /// The logs of a run.
-#[utoipa::path(get, path = "/api/train/runs/{run_id}/logs", tag = "read", params(("run_id" = RunId, Path)),
+#[utoipa::path(get, path = "/api/train/runs/{run_id}/logs", tag = "read", params(("run_id" = RunId, Path), LogsParams),
     responses((status = 200, body = inline(LogList)), AnyProblem))]
 pub(super) async fn list_logs(
     State(head): State<Head>,
     ApiPath(run): ApiPath<RunId>,
+    ApiQuery(params): ApiQuery<LogsParams>,
 ) -> Result<Json<LogList>, Problem> {
-    let ranks = head.state.ranks(&run).await?;
+    let sizes = head.state.attempt_sizes(&run, params.attempt).await?;
     let dir = head.state.data_dir().clone();
     let entry = move |attempt, rank| {
         let size_bytes = dir.open_beneath(&DataDir::log(&run, attempt, rank)).ok()?.metadata().ok()?.len();
@@ -74,11 +84,8 @@ pub(super) async fn list_logs(
         Some(LogEntry { attempt, rank, size_bytes, url })
     };
     let logs = tokio::task::spawn_blocking(move || {
-        ranks
-            .into_iter()
-            .flat_map(|(a, ranks)| ranks.into_iter().map(move |r| (a, r)))
-            .filter_map(|(a, r)| entry(a, r))
-            .collect()
+        let places = sizes.into_iter().flat_map(|(attempt, n)| (0..n).map(move |rank| (attempt, rank)));
+        places.filter_map(|(attempt, rank)| entry(attempt, rank)).collect()
     });
     Ok(Json(LogList { logs: logs.await.map_err(|e| Problem::internal(&e.to_string()))? }))
 }
@@ -114,17 +121,13 @@ pub(super) async fn read_log(
     ApiQuery(params): ApiQuery<LogParams>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let path = place(&head, &run, attempt, rank).await?;
     let follow = params.follow.unwrap_or(0) != 0;
-    let opened = head.state.data_dir().open_beneath(&path);
-    let file = match opened {
-        Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound && follow => {
-            let tail = Tail::new(&head.state.data_dir().root().join(path), 0);
-            return Ok(answer(StatusCode::OK, 0, None, following(head, run, tail)));
+    let Some(file) = opened(&head, &run, attempt, rank).await? else {
+        if !follow {
+            return Err(no_log(attempt, rank));
         }
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(no_log(attempt, rank)),
-        Err(e) => return Err(Problem::internal(&format!("log {}: {e}", path.display()))),
+        let tail = Tail::new(&head.state.data_dir().root().join(DataDir::log(&run, attempt, rank)), 0);
+        return Ok(answer(StatusCode::OK, 0, None, following(head, run, tail)));
     };
     let Part { file, start, end, hole, shape, size } = Part::of(file, &params, &headers).await?;
     let status = if shape == Shape::Range { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
@@ -135,7 +138,7 @@ pub(super) async fn read_log(
     if shape == Shape::Stretches {
         return Ok(answer(status, start, hole, without_holes(file, start, end)));
     }
-    let failed = |e: io::Error| Problem::internal(&format!("log {}: {e}", path.display()));
+    let failed = |e: io::Error| Problem::internal(&format!("log {attempt}/{rank} of {run}: {e}"));
     let mut file = tokio::fs::File::from_std(file);
     file.seek(io::SeekFrom::Start(start)).await.map_err(failed)?;
     let body = Body::from_stream(ReaderStream::with_capacity(file.take(end - start), 64 * 1024));
@@ -273,20 +276,24 @@ fn parse_range(range: &str, size: u64) -> Option<(u64, u64)> {
     }
 }
 
-/// Where the log of a rank is, below the data directory.
-async fn place(head: &Head, run: &RunId, attempt: u32, rank: u32) -> Result<PathBuf, Problem> {
-    let ranks = head.state.ranks(run).await?;
-    let is_one = ranks.iter().any(|(a, ranks)| *a == attempt && ranks.contains(&rank));
-    is_one.then(|| DataDir::log(run, attempt, rank)).ok_or_else(|| no_log(attempt, rank))
-}
-
 /// The log of a rank, open.
 pub(super) async fn open(head: &Head, run: &RunId, attempt: u32, rank: u32) -> Result<File, Problem> {
-    let path = place(head, run, attempt, rank).await?;
-    head.state.data_dir().open_beneath(&path).map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => no_log(attempt, rank),
-        _ => Problem::internal(&format!("log {}: {e}", path.display())),
-    })
+    opened(head, run, attempt, rank).await?.ok_or_else(|| no_log(attempt, rank))
+}
+
+/// The log of a rank, open; none if that rank has written nothing yet.
+async fn opened(head: &Head, run: &RunId, attempt: u32, rank: u32) -> Result<Option<File>, Problem> {
+    let sizes = head.state.attempt_sizes(run, Some(attempt)).await?;
+    if !sizes.iter().any(|(_, n)| rank < *n) {
+        return Err(no_log(attempt, rank));
+    }
+    let (dir, path) = (head.state.data_dir().clone(), DataDir::log(run, attempt, rank));
+    let opened = tokio::task::spawn_blocking(move || dir.open_beneath(&path));
+    match opened.await.map_err(io::Error::other).flatten() {
+        Ok(file) => Ok(Some(file)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(Problem::internal(&format!("log {attempt}/{rank} of {run}: {e}"))),
+    }
 }
 
 fn no_log(attempt: u32, rank: u32) -> Problem {

@@ -133,11 +133,15 @@ impl StateHandle {
     ) -> Result<Vec<Experiment>, StateError> {
         self.reconcile_to_read().await?;
         let found = self.shared.index.read().experiments(after, limit);
+        let newest: Vec<RunId> =
+            found.iter().filter_map(|e| e.newest.as_ref()).map(|(id, _)| id.clone()).collect();
+        let mut names = self.shared.reader.names(&newest).await?;
         let experiment = |e: super::index::ExperimentRuns| Experiment {
             name: e.name.to_string(),
             num_runs: e.counts.iter().sum(),
             counts: by_status(&e.counts),
             newest_run_id: e.newest.as_ref().map(|(id, _)| id.clone()),
+            newest_run_name: e.newest.as_ref().and_then(|(id, _)| names.remove(id)),
             newest_start_time_ms: e.newest.map(|(_, at)| at),
         };
         Ok(found.into_iter().map(experiment).collect())
@@ -181,6 +185,8 @@ pub struct Experiment {
     pub counts: BTreeMap<RunStatus, usize>,
     /// The run that started last.
     pub newest_run_id: Option<RunId>,
+    /// What that one is called.
+    pub newest_run_name: Option<String>,
     /// When it started.
     pub newest_start_time_ms: Option<Timestamp>,
 }

@@ -119,18 +119,16 @@ impl StateHandle {
         Ok(self.shared.reader.events(id, after, limit).await?)
     }
 
-    /// Ordinals of attempts and the ranks of each, which is where logs may be.
+    /// Ordinals of attempts, all or this one, and how many workers each has: that is where logs may be.
     ///
     /// # Errors
     /// When there is no such run.
-    pub async fn ranks(&self, id: &RunId) -> Result<Vec<(u32, Vec<u32>)>, StateError> {
-        Ok(self
-            .record(id)
-            .await?
-            .attempts
-            .iter()
-            .map(|a| (a.ordinal, (0..a.num_workers).collect()))
-            .collect())
+    pub async fn attempt_sizes(&self, id: &RunId, only: Option<u32>) -> Result<Vec<(u32, u32)>, StateError> {
+        self.known(id)?;
+        let reader = &self.shared.reader;
+        let Some(ordinal) = only else { return Ok(reader.sizes(id).await?) };
+        let size = reader.num_workers(id, ordinal).await?;
+        Ok(size.map(|size| (ordinal, size)).into_iter().collect())
     }
 
     /// Whether the run lives.

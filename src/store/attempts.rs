@@ -164,6 +164,19 @@ impl Reader {
             .await?;
         Ok(n)
     }
+
+    /// The ordinals of all attempts of a run, in order, and how many workers each has.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) async fn sizes(&self, run: &RunId) -> Result<Vec<(u32, u32)>, StoreError> {
+        let sizes =
+            sqlx::query_as("select ordinal, num_workers from attempts where run_id = $1 order by ordinal")
+                .bind(run.to_string())
+                .fetch_all(&self.pool)
+                .await?;
+        Ok(sizes)
+    }
 }
 
 /// The columns that make an [`Attempt`].

@@ -224,6 +224,19 @@ impl Reader {
             .collect()
     }
 
+    /// What runs are called.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) async fn names(&self, runs: &[RunId]) -> Result<HashMap<RunId, String>, StoreError> {
+        const T: &str = "runs";
+        let rows = sqlx::query("select id, name from runs where id in (select value from json_each($1))")
+            .bind(array(T, runs)?)
+            .fetch_all(&self.pool)
+            .await?;
+        rows.iter().map(|row| Ok((word(T, row, "id")?, row.try_get("name")?))).collect()
+    }
+
     /// All runs that have ended, as retention sees them, without their sizes.
     ///
     /// # Errors

@@ -23,6 +23,6 @@
 /** @typedef {{ checkpoints: Checkpoint[], total_size: number, best: number | null, latest: number | null, next_page_token: string | null }} CheckpointPage */
 
 /** @typedef {{ attempt: number, rank: number, size_bytes: number, url: string }} LogFile */
-/** @typedef {{ matches: { offset: number, text: string }[], next_from: number | null, scanned_to: number, size_bytes: number }} LogMatches */
+/** @typedef {{ matches: { offset: number, text: string }[], next_from: number | null, scanned_to: number, resume_from: number, size_bytes: number }} LogMatches */
 
 export {};

@@ -186,6 +186,7 @@
  * @property {number} num_runs
  * @property {Counts} counts
  * @property {string | null} newest_run_id
+ * @property {string | null} newest_run_name
  * @property {number | null} newest_start_time_ms
  */
 

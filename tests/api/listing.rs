@@ -361,6 +361,7 @@ async fn experiments_are_counted_by_status_and_paged_by_name() {
     let second = head.get(&format!("/api/train/experiments?page_size=1&page_token={token}")).await.body;
     let two = &second["experiments"][0];
     assert_eq!((&two["name"], &two["newest_run_id"]), (&json!("two"), &json!("r3")));
+    assert_eq!(two["newest_run_name"], head.show("r3").await["name"]);
     assert_eq!(two["counts"], json!({"STARTED": 1, "FINISHED": 2, "ERRORED": 0, "ABORTED": 0}));
     assert!(second["next_page_token"].is_null());
     head.delete("/api/train/runs/r0").await;

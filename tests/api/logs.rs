@@ -65,6 +65,30 @@ async fn only_the_run_s_controller_writes_and_only_where_a_rank_is() {
 }
 
 #[tokio::test]
+async fn the_logs_of_one_attempt_are_listed_alone() {
+    let head = Head::new().await;
+    let run = head.running("r", 2).await;
+    head.say(&run, "attempts/r-a0/end", json!({"status": "ERRORED", "end_reason": "worker_failed"})).await;
+    head.attempt(&run, "r-a1", 1).await;
+    for place in ["0/0", "0/1", "1/0"] {
+        assert_eq!(put(&head, &run, place, 0, b"x").await.status, StatusCode::OK);
+    }
+    let listed = async |query: &str| {
+        let list = head.get(&format!("/api/train/runs/r/logs{query}")).await.body;
+        let logs = list["logs"].as_array().unwrap().iter();
+        logs.map(|log| (log["attempt"].clone(), log["rank"].clone())).collect::<Vec<_>>()
+    };
+    let places = |places: &[(u32, u32)]| places.iter().map(|(a, r)| (json!(a), json!(r))).collect::<Vec<_>>();
+    assert_eq!(listed("").await, places(&[(0, 0), (0, 1), (1, 0)]));
+    assert_eq!(listed("?attempt=0").await, places(&[(0, 0), (0, 1)]));
+    assert_eq!(listed("?attempt=1").await, places(&[(1, 0)]));
+    assert_eq!(listed("?attempt=2").await, [], "not there yet");
+    assert_problem(&head.get("/api/train/runs/none/logs?attempt=0").await, 404, "run-not-found");
+    assert_problem(&head.get("/api/train/runs/r/logs/2/0").await, 404, "log-not-found");
+    assert_problem(&head.get("/api/train/runs/r/logs/1/1?follow=1").await, 404, "log-not-found");
+}
+
+#[tokio::test]
 async fn a_log_vouches_for_its_controller() {
     let head = Head::new().await;
     let run = head.running("r", 1).await;
@@ -197,12 +221,12 @@ async fn a_log_is_searched_a_part_at_a_time() {
     assert_eq!(
         search(&head, "q=step%20").await,
         json!({"matches": [{"offset": 0, "text": "Step 1 error=0.03"}, {"offset": 77, "text": "STEP 2"}],
-            "next_from": null, "scanned_to": size, "size_bytes": size})
+            "next_from": null, "scanned_to": size, "resume_from": 84, "size_bytes": size})
     );
     assert_eq!(
         search(&head, "q=step&limit=1").await,
         json!({"matches": [{"offset": 0, "text": "Step 1 error=0.03"}], "next_from": 19, "scanned_to": 19,
-            "size_bytes": size})
+            "resume_from": 19, "size_bytes": size})
     );
     assert_eq!(search(&head, "q=step&limit=1&from=19").await["matches"][0]["offset"], 77);
     let errors = search(&head, "errors=true").await;

@@ -84,6 +84,19 @@ async fn a_restart_branches_the_curve_and_the_newest_attempt_is_shown() {
 }
 
 #[tokio::test]
+async fn an_attempt_loses_no_more_steps_than_it_did() {
+    let head = Head::new().await;
+    let run = head.running("r", 1).await;
+    report(&head, &run, columns(1, 0, 1000..1101, |_| json!(0))).await;
+    head.say(&run, "attempts/r-a0/end", json!({"status": "ERRORED", "end_reason": "worker_failed"})).await;
+    head.attempt(&run, "r-a1", 1).await;
+    report(&head, &run, columns(2, 1, 0..10, |_| json!(1))).await;
+    let lost = head.get("/api/train/runs/r/metrics").await.body["lost"].clone();
+    let first = json!({"attempt": 0, "steps": 101, "ms": 100});
+    assert_eq!(lost, json!({"steps": 101, "ms": 100, "attempts": [first]}));
+}
+
+#[tokio::test]
 async fn a_batch_sent_again_by_anybody_is_stored_once() {
     let head = Head::new().await;
     let run = head.running("r", 1).await;

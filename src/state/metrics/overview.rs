@@ -146,6 +146,8 @@ async fn lost(shared: &Shared, run: &RunId, digests: &[Digests]) -> Result<Lost,
         if digest.last.step < from {
             continue;
         }
+        // A newer one may begin before what this one did.
+        let from = from.max(digest.first.step);
         let stream = Stream { id: 0, attempt, rank, sealed_through: 0 };
         let span = Span { from_step: from, ..Span::ALL };
         let again = track(shared, run, key, &stream, span, 1).await?;

@@ -20,11 +20,21 @@ export const labelRoom = (x) => (x === "wall" ? 88 : 72);
 
 /** Times of day at whole minutes, hours or days of this place, not of Greenwich. @param {number} low @param {number} high @param {number} by in ms */
 export function wallSplits(low, high, by) {
-  const offset = new Date(low).getTimezoneOffset() * 60_000;
+  const offset = offsetAt(low);
   const out = [];
-  for (let t = Math.ceil((low - offset) / by) * by + offset; t <= high; t += by) out.push(t);
+  for (let local = Math.ceil((low - offset) / by) * by; local + offset - SHIFT <= high; local += by) {
+    // Where the clocks were changed since, midnight is not a whole number of days later. Whole hours stay.
+    const t = local + (by > 3_600_000 ? offsetAt(local + offset) : offset);
+    if (t >= low && t <= high && t > (out[out.length - 1] ?? -Infinity)) out.push(t);
+  }
   return out;
 }
+
+/** More than clocks are changed by. */
+const SHIFT = 7_200_000;
+
+/** Greenwich less the time of this place, in ms. @param {number} t */
+const offsetAt = (t) => new Date(t).getTimezoneOffset() * 60_000;
 
 /** Time of day; the date where the day changes, and at the first. @param {number[]} at UNIX ms */
 export function wallLabels(at) {

@@ -5,7 +5,7 @@
 import { axisOf, place } from "./sweep_axis.js";
 
 /** @typedef {{ key: string, axis: Axis, places: (number | null)[] }} Column */
-/** By the column's key: from where to where. @typedef {Record<string, [number, number]>} Brushes */
+/** By the column's key: from where to where. @typedef {Map<string, [number, number]>} Brushes */
 
 /** More axes than this are not told apart; the first ones are shown. */
 export const MOST_AXES = 16;
@@ -21,7 +21,7 @@ export function columnsOf(dimensions) {
 /** Is the run in every brush? One without a value is in none of that axis. @param {Column[]} columns @param {Brushes} brushes @param {number} run */
 export function inBrushes(columns, brushes, run) {
   return columns.every(({ key, places }) => {
-    const brush = brushes[key];
+    const brush = brushes.get(key);
     const at = places[run];
     return !brush || (at !== null && at >= brush[0] && at <= brush[1]);
   });

@@ -11,9 +11,6 @@ import { toNumber } from "./format.js";
  * @typedef {{ step: number[], time: number[], value: number[], low: number[], high: number[], attempt: number[], rank: number, count: number, sent: number }} Series
  */
 
-/** Above this many points held for a curve, the server is asked to thin out anew. */
-export const MAX_HELD = 4000;
-
 /** @type {Series} */
 export const EMPTY = {
   step: [],

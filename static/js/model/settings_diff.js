@@ -11,8 +11,11 @@ import { flatten } from "./tree.js";
 
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 
-/** The number that a setting is written as; a word, a list or nothing is none. @param {string | null} text */
-export const asNumber = (text) => (text !== null && NUMBER.test(text) ? Number(text) : null);
+/** The number that a setting is written as; a word, a list, nothing, or what no number can be is none. @param {string | null} text */
+export function asNumber(text) {
+  const value = text !== null && NUMBER.test(text) ? Number(text) : null;
+  return Number.isFinite(value) ? value : null;
+}
 
 /** Groups without any row are left out. @param {FullRun[]} runs @returns {DiffGroup[]} */
 export function compareSettings(runs) {

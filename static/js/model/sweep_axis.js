@@ -82,6 +82,8 @@ function linearMarks({ low, high }, most) {
   const rough = (high - low) / most;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = ([1, 2, 5, 10].find((n) => n * power >= rough * (1 - 1e-9)) ?? 10) * power;
+  // The difference of two numbers may be more, or less, than a number can be.
+  if (!Number.isFinite(step) || step === 0) return [low, high];
   const first = Math.ceil(low / step - 1e-9);
   const last = Math.floor(high / step + 1e-9);
   // Cut to the digits that a step has, so that 0.3 is not 0.30000000000000004.

@@ -2,6 +2,7 @@
 // the means that go with what was thinned out. It keeps nothing.
 /** @import { WireSeries } from "../types.js" */
 /** @import { Line } from "../model/lines.js" */
+/** @import { Zoom } from "../model/view.js" */
 /** @import { Wanted } from "../server/series.js" */
 
 import { bucketWidth, decode } from "../model/series.js";
@@ -16,6 +17,9 @@ const POINTS_AN_ANSWER = 200_000;
 /** Points of a curve: where there are many curves, each needs fewer. @param {number} runs */
 export const pointsOf = (runs) => (runs <= 4 ? 1000 : runs <= 20 ? 500 : 300);
 
+/** Above this many points held for a curve, the head is asked to thin out anew. @param {number} runs */
+export const mostHeld = (runs) => 4 * pointsOf(runs);
+
 /** Keys in portions of one request. @param {string[]} keys @param {number} runs */
 export function portions(keys, runs) {
   const size = Math.max(1, Math.min(KEYS_A_REQUEST, Math.floor(POINTS_AN_ANSWER / (runs * pointsOf(runs)))));
@@ -27,9 +31,10 @@ export function portions(keys, runs) {
 /**
  * Whole series or a part of them, of one run or of several on one grid.
  * @param {string[]} runs @param {string[]} keys @param {Wanted} wanted @param {number} max_points @param {AbortSignal} signal
+ * @param {Zoom | null} [whole] first and last step of all of them, where a part is asked for
  * @returns {Promise<Found[]>}
  */
-export async function fetchLines(runs, keys, wanted, max_points, signal) {
+export async function fetchLines(runs, keys, wanted, max_points, signal, whole = null) {
   const alone = runs.length === 1;
   const ask = async (/** @type {string[]} */ some, /** @type {Wanted} */ how) =>
     alone
@@ -48,7 +53,7 @@ export async function fetchLines(runs, keys, wanted, max_points, signal) {
           max_points: buckets,
         })
       : [];
-  const common = alone ? null : widthOf(all, buckets);
+  const common = alone ? null : widthOf(all, buckets, part(wanted, whole));
   return answers.flatMap(({ run_id, series }, i) =>
     series.map((wire) => {
       const means = meansOf[i]?.series.find((m) => m.key === wire.key && m.attempt === wire.attempt) ?? null;
@@ -58,11 +63,22 @@ export async function fetchLines(runs, keys, wanted, max_points, signal) {
   );
 }
 
-/** @param {WireSeries[]} all @param {number} buckets */
-function widthOf(all, buckets) {
+/**
+ * The grid that several runs share spans the part that is asked for also where no point stands at its end,
+ * if there are points beyond it.
+ * @param {Wanted} wanted @param {Zoom | null} whole @returns {Zoom}
+ */
+function part({ from_step, to_step }, whole) {
+  const from = from_step ?? -Infinity;
+  const to = to_step ?? Infinity;
+  return [whole && whole[0] < from ? from : Infinity, whole && whole[1] > to ? to : -Infinity];
+}
+
+/** @param {WireSeries[]} all @param {number} buckets @param {Zoom} [least] what is spanned in any case */
+function widthOf(all, buckets, [from, to] = [Infinity, -Infinity]) {
   const some = all.filter((s) => s.step.length > 0);
-  const first = Math.min(...some.map((s) => s.step[0]));
-  const last = Math.max(...some.map((s) => s.step[s.step.length - 1]));
+  const first = Math.min(from, ...some.map((s) => s.step[0]));
+  const last = Math.max(to, ...some.map((s) => s.step[s.step.length - 1]));
   return some.length > 0 ? bucketWidth(first, last, buckets) : 1;
 }
 

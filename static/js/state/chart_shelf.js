@@ -10,6 +10,8 @@ import { extentsOf, fine } from "../model/lines.js";
 
 /** Keys that are kept when they are out of sight. */
 const MOST_KEYS = 400;
+/** Points of all of them together: of a hundred runs few keys fit. */
+const MOST_POINTS = 2_000_000;
 
 /** @param {(run: string) => number} startOf @param {(key: string) => Lines | undefined} finer parts of what is looked at */
 export function openShelf(startOf, finer) {
@@ -68,15 +70,25 @@ export function openShelf(startOf, finer) {
       for (const of of held.values())
         for (const [run, one] of of) one.stale = one.stale || runs.includes(run);
     },
-    /** Room for others. @param {Set<string>} inSight keys */
+    /** Room for others. @param {{ has: (key: string) => boolean }} inSight */
     tidy: (inSight) => {
-      for (const name of held.keys()) {
-        if (held.size <= MOST_KEYS) return;
+      let points = 0;
+      for (const of of held.values()) points += sizeOf(of);
+      for (const [name, of] of held) {
+        if (held.size <= MOST_KEYS && points <= MOST_POINTS) return;
         const key = name.slice(name.indexOf(" ") + 1);
         if (inSight.has(key)) continue;
         held.delete(name);
+        points -= sizeOf(of);
         if (name.startsWith(`${kind} `)) linesOf(key).value = null;
       }
     },
   };
+}
+
+/** How many points. @param {Map<string, Held>} of */
+function sizeOf(of) {
+  let size = 0;
+  for (const { lines } of of.values()) for (const { series } of lines) size += series.step.length;
+  return size;
 }

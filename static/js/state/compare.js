@@ -95,6 +95,8 @@ export function openCompare() {
       ticks.set(tick.run_id, tick);
       absorbTicks();
     },
+    // The answer says so in the head's own words.
+    gone: (id) => shown.includes(id) && again([id]),
     resync: () => again(shown),
   });
 

@@ -5,6 +5,7 @@ import { signal } from "@preact/signals";
 import { errorText, listExperiments } from "../server/api.js";
 import { listen, listening } from "../server/events.js";
 import { throttled } from "./frame.js";
+import { openRetry } from "./retry.js";
 
 /** @typedef {{ experiments: Experiment[], token: string | null, loaded: boolean }} Experiments */
 
@@ -14,40 +15,66 @@ export function openExperiments() {
   const page = signal(/** @type {Experiments} */ ({ experiments: [], token: null, loaded: false }));
   const error = signal("");
   const closing = new AbortController();
-  /** What was last heard of a run, as far as it is counted here. @type {Map<string, string>} */
+  /** What was last heard of a run that lives, as far as it is counted here. @type {Map<string, string>} */
   const heard = new Map();
+  let outdated = true;
   let more = false;
 
-  /** As much as was loaded before, and another page if that was asked for. */
+  /** @param {Experiment[]} before @param {string | null} token */
+  const nextPage = async (before, token) => {
+    const { experiments, next_page_token } = await listExperiments(token, closing.signal);
+    // One that moved up meanwhile is not there twice.
+    const all = new Map([...before, ...experiments].map((e) => [e.name, e]));
+    return { experiments: [...all.values()], token: next_page_token, loaded: true };
+  };
+
+  /** As much as was loaded before, if that is outdated, and another page if that was asked for. */
   const load = throttled(async () => {
-    const least = page.peek().experiments.length;
-    const further = more;
-    more = false;
+    const [anew, further] = [outdated, more];
+    outdated = more = false;
     try {
       await listening;
-      /** @type {Experiment[]} */
-      const experiments = [];
-      let token = /** @type {string | null} */ (null);
-      do {
-        const next = await listExperiments(token, closing.signal);
-        experiments.push(...next.experiments);
-        token = next.next_page_token;
-      } while (token && (further ? experiments.length <= least : experiments.length < least));
-      page.value = { experiments, token, loaded: true };
+      let now = page.peek();
+      if (anew) {
+        const least = now.experiments.length;
+        now = await nextPage([], null);
+        while (now.token && now.experiments.length < least) now = await nextPage(now.experiments, now.token);
+      }
+      if (further && now.token) now = await nextPage(now.experiments, now.token);
+      page.value = now;
       error.value = "";
     } catch (e) {
-      if (!closing.signal.aborted) error.value = errorText(e);
+      if (closing.signal.aborted) return;
+      outdated ||= anew;
+      more ||= further;
+      error.value = errorText(e);
+      retry();
     }
   }, AGAIN_EVERY_MS);
+  const retry = openRetry(load, closing.signal);
+
+  const recount = () => {
+    outdated = true;
+    load();
+  };
 
   const stopListening = listen({
     run: (run) => {
       const now = counted(run);
       if (heard.get(run.id) === now) return;
-      heard.set(run.id, now);
-      load();
+      // Of runs that are over little more is heard, and there may be ever more of them.
+      if (run.run_status === "STARTED") heard.set(run.id, now);
+      else heard.delete(run.id);
+      recount();
     },
-    resync: load,
+    gone: (id) => {
+      heard.delete(id);
+      recount();
+    },
+    resync: () => {
+      heard.clear();
+      recount();
+    },
   });
 
   load();

@@ -5,56 +5,60 @@
 /** @import { Look } from "./chart_details.js" */
 
 import { signal } from "@preact/signals";
-import { anyThinned, extended, questions } from "../model/lines.js";
-import { MAX_HELD, resumeStep } from "../model/series.js";
-import { ApiError, errorText } from "../server/api.js";
+import { extended, questions } from "../model/lines.js";
+import { resumeStep } from "../model/series.js";
 import { listen } from "../server/events.js";
 import { openDetails } from "./chart_details.js";
-import { fetchLines, fetchTail, pointsOf, portions, ranksOf } from "./chart_fetch.js";
+import { fetchLines, fetchTail, mostHeld, pointsOf, portions, ranksOf } from "./chart_fetch.js";
 import { openKeys } from "./chart_keys.js";
 import { openShelf } from "./chart_shelf.js";
 import { throttled } from "./frame.js";
+import { openTries } from "./retry.js";
 
-/** @typedef {{ id: string, start_time_ms: number, num_attempts?: number }} RunRef */
+/** @typedef {{ id: string, start_time_ms: number, num_attempts?: number, run_status?: string }} RunRef */
 /** @typedef {ReturnType<typeof openMetrics>} Metrics */
 
 const EXTEND_EVERY_MS = 1000;
-const RETRY_MS = 5000;
 
 /** @param {RunRef[]} runs */
 export function openMetrics(runs) {
   const closing = new AbortController();
   const state = new Map(
-    runs.map(({ id, start_time_ms: start_ms, num_attempts = 1 }) => [
-      id,
-      { start_ms, attempts: num_attempts, ticks: 0, lastStep: /** @type {number | null} */ (null) },
-    ]),
+    runs.map(({ id, start_time_ms: start_ms, num_attempts = 1, run_status = "STARTED" }) => {
+      const lastStep = /** @type {number | null} */ (null);
+      return [id, { start_ms, attempts: num_attempts, status: run_status, ticks: 0, lastStep }];
+    }),
   );
   const ids = [...state.keys()];
   const startOf = (/** @type {string} */ id) => state.get(id)?.start_ms ?? 0;
-  const known = openKeys(ids, closing.signal);
+  // What is new of a run that is extended already belongs to what is asked for.
+  const known = openKeys(ids, closing.signal, () => refresh());
+  /** One run that was deleted would spoil the answer for all. */
+  const there = () => ids.filter((id) => !known.isGone(id));
   const error = signal(/** @type {string | null} */ (null));
   /** @type {Look} */
   let look = { attempts: "merged", x: "step", zoom: null };
   /** Whose curve is shown, where it is not rank 0's: by run and key. @type {Map<string, number>} */
   const rankOf = new Map();
-  /** @type {Set<string>} */
-  const inSight = new Set();
+  /** How many charts show a key: in the grid and full screen it may be two. @type {Map<string, number>} */
+  const inSight = new Map();
 
   const rank = (/** @type {string} */ run, /** @type {string} */ key) => rankOf.get(`${run} ${key}`) ?? 0;
-  const isCoarse = (/** @type {string} */ run, /** @type {string} */ key) =>
-    anyThinned(shelf.get(run, key)?.lines ?? []);
-  const details = openDetails({ ids, isCoarse, startOf, rank, signal: closing.signal });
+  const overview = (/** @type {string} */ run, /** @type {string} */ key) => shelf.get(run, key)?.lines ?? [];
+  const details = openDetails({ ids: there, overview, startOf, rank, signal: closing.signal });
   const shelf = openShelf(startOf, (key) => (look.zoom ? details.of(key) : undefined));
 
   /** Asks for all of what is not there; else, of what was replaced or has grown too long. @param {boolean} onlyNew */
   const loadWhole = async (onlyNew) => {
+    const most = mostHeld(ids.length);
     const wants = (/** @type {string} */ run, /** @type {string} */ key) => {
       const held = shelf.get(run, key);
       if (onlyNew || !held) return onlyNew === !held;
-      return held.stale || held.lines.some((line) => line.series.step.length > MAX_HELD);
+      // What a run has begun to report may come from another rank than the first.
+      const isNew = held.lines.length === 0 && isBehindOn(run, key);
+      return held.stale || isNew || held.lines.some((line) => line.series.step.length > most);
     };
-    for (const ask of questions(ids, inSight, wants, rank))
+    for (const ask of questions(there(), [...inSight.keys()], wants, rank))
       for (const keys of portions(ask.keys, ask.runs.length)) await loadSome(ask.runs, keys, ask.rank);
   };
 
@@ -85,25 +89,27 @@ export function openMetrics(runs) {
     }
   };
 
-  /** Whether ticks spoke of more than is shown. */
+  /** Whether ticks spoke of more than is shown. @param {string} run @param {string} key */
+  const isBehindOn = (run, key) => {
+    const seen = shelf.get(run, key)?.seen ?? Infinity;
+    return seen < (state.get(run)?.ticks ?? 0) && known.has(run, key);
+  };
   const isBehind = () =>
-    [...state].some(([run, { ticks }]) =>
-      [...inSight].some((key) => {
-        const held = shelf.get(run, key);
-        return held && (held.stale || (held.seen < ticks && known.has(run, key)));
-      }),
+    there().some((run) =>
+      [...inSight.keys()].some((key) => shelf.get(run, key)?.stale || isBehindOn(run, key)),
     );
 
   /** Extends what ticks spoke of since it was asked for. */
   const loadTails = async () => {
-    for (const [run, { ticks, attempts }] of state) {
+    for (const run of there()) {
+      const { ticks, attempts } = /** @type {NonNullable<ReturnType<typeof state.get>>} */ (state.get(run));
       const { attempts: kind } = look;
       const newest = Math.max(0, attempts - 1);
       /** @type {Map<string, { from: number | null, keys: string[] }>} */
       const byStep = new Map();
-      for (const key of inSight) {
+      for (const key of inSight.keys()) {
         const held = shelf.get(run, key);
-        if (!held || held.seen >= ticks || !known.has(run, key)) continue;
+        if (!held || !isBehindOn(run, key)) continue;
         const steps = held.lines.map((line) => resumeStep(line.series, newest));
         const from = steps.find((step) => step !== null) ?? null;
         const name = `${rank(run, key)} ${from}`;
@@ -130,24 +136,18 @@ export function openMetrics(runs) {
 
   const loadDetails = async () => {
     const mine = look;
-    if (mine.zoom) await details.load(mine, [...inSight], () => mine !== look, shelf.publish);
+    if (mine.zoom) await details.load(mine, [...inSight.keys()], () => mine !== look, shelf.publish);
   };
 
-  /** @param {() => Promise<void>} work */
-  const tried = (work) => async () => {
-    try {
-      await work();
-      error.value = null;
-    } catch (e) {
-      if (closing.signal.aborted) return;
-      error.value = errorText(e);
-      // What is over makes no ticks that would have it asked for again.
-      if (e instanceof ApiError && (e.status === 0 || e.status >= 500)) setTimeout(loadFirst, RETRY_MS);
-    }
+  const again = () => {
+    loadFirst();
+    refresh();
   };
+  // One of several runs may be gone: the others are there to be asked for without it.
+  const tried = openTries(error, closing.signal, again, () => known.reload(there()));
   // Apart, so that a chart that comes into view does not wait for the next turn of the live ones.
   const loadFirst = throttled(
-    tried(async () => {
+    tried("first", async () => {
       if (closing.signal.aborted) return;
       await loadWhole(true);
       await loadDetails();
@@ -156,7 +156,7 @@ export function openMetrics(runs) {
     0,
   );
   const refresh = throttled(
-    tried(async () => {
+    tried("refresh", async () => {
       if (document.hidden) return;
       await loadWhole(false);
       await loadTails();
@@ -183,13 +183,20 @@ export function openMetrics(runs) {
       if (wentBack) reload([tick.run_id]);
       else refresh();
     },
-    run: ({ id, num_attempts }) => {
+    run: ({ id, num_attempts, run_status }) => {
       const run = state.get(id);
-      if (!run || run.attempts === num_attempts) return;
+      if (!run) return;
+      const restarted = run.attempts !== num_attempts;
+      // Of a run that ends the head may not tell any more of its last points, nor of their keys.
+      const ended = run.status === "STARTED" && run_status !== "STARTED";
       run.attempts = num_attempts;
-      reload([id]);
-      known.reload([id]);
+      run.status = run_status;
+      if (ended) run.ticks += 1;
+      if (restarted) reload([id]);
+      else if (ended) refresh();
+      if (restarted || ended) known.reload([id]);
     },
+    gone: (id) => state.has(id) && known.reload([id]),
     resync: () => {
       known.reload(ids);
       reload(ids);
@@ -218,13 +225,17 @@ export function openMetrics(runs) {
     },
     /** A chart came into view. @param {string} key */
     show: (key) => {
-      inSight.add(key);
+      inSight.set(key, (inSight.get(key) ?? 0) + 1);
       // After this turn, so that all charts that appear in it are asked for together.
       setTimeout(loadFirst);
     },
     /** @param {string} key */
     hide: (key) => {
-      inSight.delete(key);
+      const left = (inSight.get(key) ?? 0) - 1;
+      if (left > 0) inSight.set(key, left);
+      else inSight.delete(key);
+      const coarser = details.tidy(inSight);
+      if (coarser.length > 0) shelf.publish(coarser);
       shelf.tidy(inSight);
     },
     close: () => {

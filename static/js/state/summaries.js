@@ -1,5 +1,5 @@
 // What is known of every metric of some runs, least, greatest and last value, for a sweep: asked for when
-// somebody looks at it, and again now and then while a run reports.
+// somebody looks at it, and again now and then while a run reports. What failed is asked for once more later.
 /** @import { Summaries } from "../model/sweep.js" */
 
 import { signal } from "@preact/signals";
@@ -8,6 +8,7 @@ import { listen } from "../server/events.js";
 import { listMetrics } from "../server/series.js";
 import { eachOf } from "./compare.js";
 import { throttled } from "./frame.js";
+import { isFinal, openRetry } from "./retry.js";
 
 const AGAIN_EVERY_MS = 5000;
 
@@ -23,18 +24,29 @@ export function openSummaries() {
   const load = throttled(async () => {
     const ids = [...due];
     due.clear();
-    error.value = "";
+    let fault = "";
     const next = new Map(summaries.peek());
     await eachOf(ids, async (id) => {
       try {
         const { metrics } = await listMetrics(id, closing.signal);
         next.set(id, new Map(metrics.map((m) => [m.key, m])));
       } catch (e) {
-        if (!closing.signal.aborted) error.value = errorText(e);
+        if (closing.signal.aborted) return;
+        fault = errorText(e);
+        if (isFinal(e)) {
+          // It has no values, rather than that they are still awaited.
+          if (!next.has(id)) next.set(id, new Map());
+          return;
+        }
+        due.add(id);
+        retry();
       }
     });
-    if (!closing.signal.aborted) summaries.value = next;
+    if (closing.signal.aborted) return;
+    error.value = fault;
+    summaries.value = next;
   }, AGAIN_EVERY_MS);
+  const retry = openRetry(load, closing.signal);
 
   /** @param {Iterable<string>} ids */
   const again = (ids) => {
@@ -44,6 +56,9 @@ export function openSummaries() {
 
   const stopListening = listen({
     metrics: (tick) => wanted.has(tick.run_id) && again([tick.run_id]),
+    // Of a run that ends the last tick may not come.
+    run: ({ id, run_status }) => run_status !== "STARTED" && wanted.has(id) && again([id]),
+    gone: (id) => wanted.delete(id),
     resync: () => again(wanted),
   });
 

@@ -46,12 +46,12 @@ function Section({ prefix, keys, isOpen, onToggle, draw }) {
   </section>`;
 }
 
-/** Places of charts that come and go together. @param {{ keys: string[], isOne: boolean, draw: (name: string) => any }} props */
+/** Places of charts that come and go together; of a group of few they always are there. @param {{ keys: string[], isOne: boolean, draw: (name: string) => any }} props */
 function Block({ keys, isOne, draw }) {
-  const [near, setNear] = useState(isOne);
-  const ref = useSight((visible) => !isOne && setNear(visible));
+  const [near, setNear] = useState(false);
+  const ref = useSight(setNear);
   return html`<div class="charts" ref=${ref} style=${{ "--b": keys.length }}>
-    ${near && keys.map((key) => html`<${Slot} key=${key} name=${key} draw=${draw} />`)}
+    ${(isOne || near) && keys.map((key) => html`<${Slot} key=${key} name=${key} draw=${draw} />`)}
   </div>`;
 }
 

@@ -19,7 +19,7 @@ import { Charts } from "./charts.js";
 import { useOpened } from "./hooks.js";
 import { html } from "./html.js";
 
-/** @typedef {{ id: string, name: string, start_time_ms: number, num_attempts?: number }} ComparedRun */
+/** @typedef {{ id: string, name: string, start_time_ms: number, num_attempts?: number, run_status?: string }} ComparedRun */
 
 const MOST_ROWS = 1_000_000;
 /** Links of one menu. */

@@ -24,7 +24,7 @@ const NARROWEST = 112;
 /** @param {Props} props */
 export function Parallel({ runs, settings, score, scores, hovered, hover }) {
   const { ref, width, em } = useBox();
-  const [brushes, brush] = useState(/** @type {Brushes} */ ({}));
+  const [brushes, brush] = useState(/** @type {Brushes} */ (new Map()));
   const axes = settings.slice(0, MOST_AXES);
   const left = settings.length - axes.length;
   const shown = runs.map((_, i) => i).filter((i) => scores[i] !== null);
@@ -37,14 +37,14 @@ export function Parallel({ runs, settings, score, scores, hovered, hover }) {
     [settings, scores.join(",")],
   );
   const inside = shown.map((_, i) => inBrushes(columns, brushes, i));
-  const brushed = Object.keys(brushes).length > 0;
+  const brushed = brushes.size > 0;
   const room = Math.max(width, NARROWEST * em * columns.length);
   return html`<figure class="sweep-chart" data-chart="parallel">
     <figcaption>
       <b>Settings and <bdi>${plain(score)}</bdi></b>
       <span class="quiet">${left > 0 ? `${count(left, "more setting")} ${left === 1 ? "differs" : "differ"}; ` : ""}drag along an axis to pick out runs</span>
       <span class="grow"></span>
-      <span class="sweep-picked" role="status">${brushed && html`${integer(inside.filter(Boolean).length)} of ${count(shown.length, "run")} <button class="button" onClick=${() => brush({})}>Clear</button>`}</span>
+      <span class="sweep-picked" role="status">${brushed && html`${integer(inside.filter(Boolean).length)} of ${count(shown.length, "run")} <button class="button" onClick=${() => brush(new Map())}>Clear</button>`}</span>
     </figcaption>
     <div class="parallel-frame" ref=${ref}>
       ${width > 0 && html`<${Drawing} runs=${shown.map((i) => runs[i])} columns=${columns} score=${score} values=${shown.map((i) => [...axes.map((d) => d.values[i]), scores[i]])} inside=${inside} brushes=${brushes} brush=${brush} hovered=${hovered} hover=${hover} width=${room} em=${em} />`}
@@ -79,7 +79,7 @@ function Drawing({ runs, columns, score, values, inside, brushes, brush, hovered
         ${none && html`<text class="sweep-label" x="8" y=${height - FOOT * em} dy="0.32em">none</text>`}
         ${order.map((i) => html`<${Line} key=${runs[i].id} run=${runs[i]} d=${path(i)} color=${rampColor(columns[last].places[i] ?? 0)} kind=${!inside[i] ? "is-out" : at >= 0 ? "is-behind" : ""} hover=${hover} />`)}
         ${at >= 0 && html`<path class="line-on" d=${path(at)} style=${{ stroke: rampColor(columns[last].places[at] ?? 0) }} />`}
-        ${columns.map((c, i) => html`<${ParallelAxis} key=${c.key} axis=${c.axis} x=${x(i)} top=${top} bottom=${bottom} em=${em} room=${spacing} ramp=${i === last} brush=${brushes[c.key] ?? null} onBrush=${(/** @type {[number, number] | null} */ next) => brush(changed(brushes, c.key, next))} />`)}
+        ${columns.map((c, i) => html`<${ParallelAxis} key=${c.key} axis=${c.axis} x=${x(i)} top=${top} bottom=${bottom} em=${em} room=${spacing} ramp=${i === last} brush=${brushes.get(c.key) ?? null} onBrush=${(/** @type {[number, number] | null} */ next) => brush(changed(brushes, c.key, next))} />`)}
       </svg>
       ${at >= 0 && hovered?.chart === "parallel" && html`<${Tip} width=${width} said=${{ x: hovered.x, y: height / 2, name: runs[at].name, rows: columns.map((c, i) => [i === last ? score : c.key, values[at][i]]) }} />`}
     </div>
@@ -88,8 +88,10 @@ function Drawing({ runs, columns, score, values, inside, brushes, brush, hovered
 
 /** @param {Brushes} brushes @param {string} key @param {[number, number] | null} next @returns {Brushes} */
 function changed(brushes, key, next) {
-  const { [key]: _, ...others } = brushes;
-  return next ? { ...others, [key]: next } : others;
+  const out = new Map(brushes);
+  if (next) out.set(key, next);
+  else out.delete(key);
+  return out;
 }
 
 /** The last part of a key says most and is never cut first. @param {{ name: string }} props */

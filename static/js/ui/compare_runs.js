@@ -52,7 +52,7 @@ function LegendRow({ id, entry, style, remove }) {
     : html`<span class="mono quiet" title=${id}>${name}</span>`;
   return html`<tr data-run=${id}>
     <td class="r-name"><span class="run-key">${style ? html`<${Swatch} ...${style} />` : html`<span class="swatch"></span>`}${link}</span></td>
-    ${run ? html`<${Facts} run=${run} />` : html`<td class="r-error" colspan="4"><${Absent} entry=${entry} /></td>`}
+    ${run && !entry?.missing ? html`<${Facts} run=${run} />` : html`<td class="r-error" colspan="4"><${Absent} entry=${entry} /></td>`}
     <td class="r-remove"><button class="button is-quiet" aria-label=${`Remove ${name} from the comparison`} title="Remove from the comparison" onClick=${onRemove}>✕</button></td>
   </tr>`;
 }

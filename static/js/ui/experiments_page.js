@@ -70,7 +70,9 @@ function Table({ experiments }) {
 }
 
 /** @param {{ experiment: Experiment }} props */
-function Row({ experiment: { name, num_runs, counts, newest_run_id: newest, newest_start_time_ms } }) {
+function Row({
+  experiment: { name, num_runs, counts, newest_run_id: newest, newest_run_name, newest_start_time_ms },
+}) {
   const text = plain(name);
   return html`<tr data-experiment=${name}>
     <td class="x-name"><a href=${formatView({ ...ALL_RUNS, experiment: name })} data-row-link title=${text}><bdi>${text}</bdi></a></td>
@@ -83,7 +85,7 @@ function Row({ experiment: { name, num_runs, counts, newest_run_id: newest, newe
       ${counts[s] > 0 && html`<span class=${`x-shape is-${s.toLowerCase()}`}><${Glyph} shape=${s.toLowerCase()} /></span>${integer(counts[s])}`}
     </td>`,
     )}
-    <td class="x-newest">${newest !== null && html`<a class="mono" href=${formatView(runView(newest))} title=${plain(newest)}><bdi>${plain(newest)}</bdi></a>`}</td>
+    <td class="x-newest">${newest !== null && html`<a href=${formatView(runView(newest))} title=${plain(newest)}><bdi>${plain(newest_run_name ?? newest)}</bdi></a>`}</td>
     <td class="x-when num"><${Ago} at=${newest_start_time_ms} /></td>
   </tr>`;
 }

@@ -46,7 +46,8 @@ test("experiments count their runs by status, live, and lead to the filtered lis
   const run = await head.register({ name: "first", experiment: "digits & more" });
   const shown = page.locator('tr[data-experiment="digits & more"]');
   await shown.getByTitle("1 started").first().waitFor();
-  assert.equal(await shown.locator(".x-newest a").textContent(), run.id);
+  assert.equal(await shown.locator(".x-newest a").textContent(), "first");
+  assert.equal(await shown.locator(".x-newest a").getAttribute("title"), run.id);
   await run.end("ERRORED", "no data");
   await shown.getByTitle("1 errored").first().waitFor();
   const second = await head.register({ name: "second", experiment: "digits & more" });

@@ -61,6 +61,31 @@ test("times of day stand at whole minutes, with the date where the day changes",
   assert.deepEqual(splits, [at(9), at(10), at(11), at(12)]);
 });
 
+test("days begin at midnight also after the clocks were changed; hours stay evenly apart", () => {
+  const before = process.env.TZ;
+  process.env.TZ = "Europe/Berlin";
+  try {
+    const [spring, autumn] = [2, 9].map((month) => new Date(2026, month, 20).getTime());
+    for (const from of [spring, autumn])
+      for (const days of [1, 2]) {
+        const splits = wallSplits(from, from + 20 * 86_400_000, days * 86_400_000);
+        assert.ok(splits.every((t) => new Date(t).getHours() === 0 && new Date(t).getMinutes() === 0));
+        assert.ok(splits.length >= Math.floor(20 / days), String(splits.length));
+      }
+    const six = wallSplits(spring, spring + 14 * 86_400_000, 6 * 3_600_000);
+    assert.ok(six.every((t) => new Date(t).getHours() % 6 === 0));
+    const change = new Date(2026, 2, 29).getTime();
+    const hours = wallSplits(change, change + 6 * 3_600_000, 3_600_000);
+    assert.deepEqual(
+      hours,
+      [0, 1, 2, 3, 4, 5, 6].map((h) => change + h * 3_600_000),
+    );
+  } finally {
+    if (before === undefined) delete process.env.TZ;
+    else process.env.TZ = before;
+  }
+});
+
 test("ticks of x are what people count in", () => {
   assert.ok(apart("step").every(Number.isInteger));
   assert.ok(apart("wall").every(Number.isInteger));

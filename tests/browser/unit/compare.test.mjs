@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { brushOf, columnsOf, inBrushes, rampColor } from "../../../static/js/model/parallel.js";
-import { compareSettings, rowsOf } from "../../../static/js/model/settings_diff.js";
+import { asNumber, compareSettings, rowsOf } from "../../../static/js/model/settings_diff.js";
 import {
   defaultAcross,
   defaultScore,
@@ -146,15 +146,27 @@ test("words stand evenly apart, in their natural order", () => {
   assert.equal(axisOf([null, null]).kind, "category");
 });
 
+test("numbers beyond what a number can be break no axis", () => {
+  assert.equal(asNumber("1e999"), null);
+  assert.equal(asNumber("-1.5e3"), -1500);
+  const settings = Array.from({ length: 9 }, (_, i) => asNumber(`${i + 1}e${i === 8 ? 999 : i}`));
+  assert.ok(ticksOf(axisOf(settings), 5).length > 0);
+  const spread = axisOf([-1.7e308, 1.7e308, 0, 1, 2, 3, 4, 5, 6, 7]);
+  assert.ok(ticksOf(spread, 5).length <= 5);
+});
+
 test("a brush keeps the runs that pass through it; a run without a value is in none", () => {
   const columns = columnsOf([
     { key: "lr", values: [0, 5, 10] },
     { key: "pool", values: ["a", null, "b"] },
   ]);
-  const kept = (/** @type {any} */ brushes) => [0, 1, 2].filter((i) => inBrushes(columns, brushes, i));
+  const kept = (/** @type {any} */ brushes) =>
+    [0, 1, 2].filter((i) => inBrushes(columns, new Map(Object.entries(brushes)), i));
   assert.deepEqual(kept({}), [0, 1, 2]);
   assert.deepEqual(kept({ lr: [0.4, 1] }), [1, 2]);
   assert.deepEqual(kept({ lr: [0.4, 1], pool: [0, 1] }), [2]);
+  const inherited = columnsOf([{ key: "constructor", values: [0, 5] }]);
+  assert.ok(inBrushes(inherited, new Map(), 0), "a setting may have any name");
   assert.deepEqual(brushOf(0.8, 0.2), [0.2, 0.8]);
   assert.deepEqual(brushOf(-1, 0.5), [0, 0.5]);
   assert.equal(brushOf(0.5, 0.501), null);
