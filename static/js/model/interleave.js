@@ -11,6 +11,10 @@ const firstTime = (part) => part.lines.find((l) => l.time !== null)?.time ?? nul
 /** Does any line have a time? Without any there is no order but that of the ranks. @param {RankPart[]} parts */
 export const haveTimes = (parts) => parts.some((p) => firstTime(p) !== null);
 
+/** The ranks of which no line has a time. @param {RankPart[]} parts */
+export const withoutTimes = (parts) =>
+  parts.filter((p) => p.lines.length > 0 && firstTime(p) === null).map((p) => p.rank);
+
 /**
  * From when on nothing is missing: before the first line of a rank that is not held whole, others would
  * stand alone. −∞: all of it is held.
@@ -33,7 +37,7 @@ export function interleave(parts) {
   const from = completeFrom(parts);
   const queues = parts
     .filter((p) => p.lines.length > 0)
-    .map((p) => ({ lines: p.lines, at: 0, times: timesOf(p) }));
+    .map((p) => ({ lines: p.lines, at: 0, times: timesOf(p, from) }));
   for (const q of queues) while (q.at < q.lines.length && q.times[q.at] < from) q.at += 1;
   /** @type {RankLine[]} */
   const out = [];
@@ -54,10 +58,11 @@ export function interleave(parts) {
 
 /**
  * The time of each line, or that of the line before. Lines before the first time are as old as it if the log
- * begins with them, else of a time that is not known.
- * @param {RankPart} part
+ * begins with them, else of a time that is not known. Without any time all of them stand where the list begins.
+ * @param {RankPart} part @param {number} from
  */
-function timesOf(part) {
-  let time = (part.whole ? firstTime(part) : null) ?? -Infinity;
+function timesOf(part, from) {
+  const first = firstTime(part);
+  let time = first === null ? from : part.whole ? first : -Infinity;
   return part.lines.map((line) => (time = line.time ?? time));
 }

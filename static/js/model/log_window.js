@@ -9,7 +9,8 @@ import { Terminal } from "./terminal.js";
 /** Bytes that stand together; `hole`: where the hole begins that they follow. @typedef {{ offset: number, bytes: Uint8Array, hole: number | null }} Piece */
 
 export const MAX_ROWS = 30_000;
-export const MAX_BYTES = 6 * 2 ** 20;
+/** As they are shown: a progress bar may have overwritten its line a thousand times. */
+export const MAX_CHARS = 6 * 2 ** 20;
 /** How much of the most is left after a cut, so that not every line makes one. */
 const KEPT = 0.75;
 
@@ -93,20 +94,14 @@ export class LogWindow {
 
   #isTooMuch() {
     if (this.length > MAX_ROWS) return true;
-    return this.end - this.start > MAX_BYTES && this.#held(0, this.length) > MAX_BYTES;
-  }
-
-  /** Bytes of the lines `from` to `to`. @param {number} from @param {number} to */
-  #held(from, to) {
     let sum = 0;
-    for (let i = from; i < to; i += 1) sum += this.#size(i);
-    return sum;
+    for (let i = 0; i < this.length; i += 1) sum += this.#size(i);
+    return sum > MAX_CHARS;
   }
 
   /** @param {number} i */
   #size(i) {
-    const next = i + 1 < this.length ? this.row(i + 1).at : this.end;
-    return this.row(i).hole ? 0 : next - this.row(i).at;
+    return this.row(i).spans.reduce((sum, { text }) => sum + text.length, 0);
   }
 
   #cutStart() {
@@ -131,11 +126,11 @@ export class LogWindow {
   /** The first line that is too much, going from one in a direction. @param {number} i @param {1 | -1} by */
   #fitting(i, by) {
     let rows = 0;
-    let bytes = 0;
+    let chars = 0;
     while (i >= 0 && i < this.length) {
       rows += 1;
-      bytes += this.#size(i);
-      if (rows > MAX_ROWS * KEPT || bytes > MAX_BYTES * KEPT) return i;
+      chars += this.#size(i);
+      if (rows > MAX_ROWS * KEPT || chars > MAX_CHARS * KEPT) return i;
       i += by;
     }
     return i;

@@ -35,6 +35,32 @@ export function decoded(text) {
 /** @param {string} text */
 const shown = (text) => plain(decoded(text));
 
+/** Emphasis is matched in a time that grows with the square of its marks in one block. */
+const MOST_MARKS = 500;
+/** Elements in each other: what draws them calls itself. */
+const MOST_NESTED = 50;
+
+/**
+ * The tree of a text. What would take too long, or is nested too deeply to be drawn, is shown as it was written.
+ * @param {string} text @param {(text: string) => Token[]} lexer @returns {Node[]}
+ */
+export function treeOf(text, lexer) {
+  const asWritten = [element("pre", [plain(text)], { tabindex: 0 })];
+  const marks = text.split(/\n[ \t]*\n/).map((block) => block.match(/[*_~]+/g)?.length ?? 0);
+  if (marks.some((n) => n > MOST_MARKS)) return asWritten;
+  try {
+    const tree = nodes(lexer(text));
+    return depthOf(tree) > MOST_NESTED ? asWritten : tree;
+  } catch {
+    // It calls itself for what is nested, until there is no more room.
+    return asWritten;
+  }
+}
+
+/** @param {Node[]} tree @returns {number} */
+const depthOf = (tree) =>
+  tree.reduce((most, n) => (typeof n === "string" ? most : Math.max(most, 1 + depthOf(n.children))), 0);
+
 /** @param {Token[] | undefined} tokens @returns {Node[]} */
 export const nodes = (tokens) => (tokens ?? []).flatMap(node);
 

@@ -16,19 +16,24 @@ const HALF_DAY_MS = 43_200_000;
 
 /** @param {number} rank @param {number} day_ms @returns {RankSource} */
 export function newSource(rank, day_ms) {
-  // Only whole lines are put between those of others, so the cursor stays in its line.
-  const terminal = new Terminal(0, 1);
-  return { rank, whole: false, lines: [], start: 0, end: 0, terminal, last_ms: 0, day_ms };
+  return { rank, whole: false, lines: [], start: 0, end: 0, terminal: lineTerminal(0), last_ms: 0, day_ms };
 }
+
+/** Only whole lines are put between those of others, so the cursor stays in its line. @param {number} at */
+const lineTerminal = (at) => new Terminal(at, 1);
 
 /** @param {RankSource} source @param {Piece[]} pieces @param {number} from */
 export function begin(source, pieces, from) {
   const [first, ...rest] = pieces;
-  source.start = source.end = first ? first.offset : from;
+  source.start = source.end = from;
+  source.terminal = lineTerminal(from);
   if (first) {
     // The first line is cut off unless the log, or what is there of it, begins with it.
-    const cut = first.offset === 0 || first.hole !== null ? 0 : first.bytes.indexOf(10) + 1;
+    const newline = first.offset === 0 || first.hole !== null ? 0 : first.bytes.indexOf(10) + 1;
+    // Of a line that is longer than all of it the part is taken, or nothing would ever be.
+    const cut = newline < first.bytes.length ? newline : 0;
     source.start = source.end = first.offset + cut;
+    source.terminal = lineTerminal(source.start);
     take(source, { ...first, offset: source.start, bytes: first.bytes.subarray(cut) });
   }
   for (const piece of rest) take(source, piece);
@@ -54,7 +59,7 @@ export function drain(source) {
   const { done } = source.terminal;
   const lines = done.map((row) => ({ ...row, rank: source.rank, time: timeIn(source, row) }));
   source.terminal.done = [];
-  source.lines.push(...lines);
+  for (const line of lines) source.lines.push(line);
   return lines;
 }
 

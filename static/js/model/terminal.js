@@ -4,7 +4,7 @@
 // It is no full terminal: no screen, no scroll regions, no clearing of what was already printed.
 
 import { applySgr, classOf, plain } from "./sgr.js";
-import { visible } from "./text.js";
+import { CONTROLS, ESCAPES, visible } from "./text.js";
 
 /** @typedef {{ text: string, style: string }} Span */
 /** @typedef {{ chars: string[], styles: string[], at: number }} Cells */
@@ -16,11 +16,9 @@ const LIVE_ROWS = 64;
 const MAX_COLUMNS = 4096;
 const MAX_ESCAPE = 4096;
 
-const ESCAPE =
-  /\x1b(?:\[([0-?]*)[ -/]*([@-~])|\][^\x07\x1b]*(?:\x07|\x1b\\)|[PX^_][^\x1b]*\x1b\\|[ -/]*[0-OQ-WYZ\\`-~])/y;
-const UNFINISHED = /^\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?|[PX^_][^\x1b]*\x1b?|[ -/]*)$/;
-// C0, DEL, C1, and the marks that reorder text so that it reads as something else.
-const CONTROL = /[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+const ESCAPE = new RegExp(ESCAPES.source, "y");
+const UNFINISHED = /^\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b\n]*\x1b?|[PX^_][^\x1b\n]*\x1b?|[ -/]*)$/;
+const CONTROL = new RegExp(CONTROLS.source, "g");
 
 /** Bytes that are taken for one place, so that the parts of a line without an end have places of their own. */
 const STRETCH = 4096;
@@ -62,11 +60,19 @@ export class Terminal {
   /** Nothing more comes to the lines that are there: what follows begins a new one. @param {number} at */
   flush(at) {
     this.write(this.decoder.decode());
+    while (this.pending) this.#giveUp();
     this.done.push(...this.live.slice(0, this.length - this.done.length).map(row));
     this.live = [{ chars: [], styles: [], at }];
     this.row = 0;
     this.column = 0;
+  }
+
+  /** The end of a sequence does not come: it is shown as what it is. */
+  #giveUp() {
+    const rest = this.pending.slice(1);
     this.pending = "";
+    this.#print(visible("\x1b"), "t-control");
+    this.write(rest);
   }
 
   /** @param {string} chunk may end in the middle of an escape sequence */

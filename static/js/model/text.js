@@ -2,10 +2,11 @@
 // terminal sequences are taken out, control bytes and marks that reorder text are made visible.
 // Pure. Whole logs are shown by model/terminal.js instead.
 
-const ESCAPES =
-  /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[PX^_][^\x1b]*\x1b\\|[ -/]*[0-OQ-WYZ\\`-~])/g;
-// C0, DEL, C1, and the marks that reorder text so that it reads as something else.
-const CONTROLS = /[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+/** One escape sequence; of a command also its parameters and its letter. None goes on in the next line, so that one that never ends hides none. */
+export const ESCAPES =
+  /\x1b(?:\[([0-?]*)[ -/]*([@-~])|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[PX^_][^\x1b\n]*\x1b\\|[ -/]*[0-OQ-WYZ\\`-~])/g;
+/** C0, DEL, C1, and the marks that reorder text so that it reads as something else. */
+export const CONTROLS = /[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 
 /** @param {string} text */
 export function plain(text) {

@@ -6,9 +6,10 @@ import { ApiError, ask, runUrl } from "./api.js";
 
 const BEYOND_END = 416;
 
-/** @param {string} id @param {AbortSignal} [signal] @returns {Promise<{ logs: LogFile[] }>} */
-export async function listLogs(id, signal) {
-  return (await ask(`${runUrl(id)}/logs`, { signal })).json();
+/** Of all attempts or of one. @param {string} id @param {AbortSignal} [signal] @param {number} [attempt] @returns {Promise<{ logs: LogFile[] }>} */
+export async function listLogs(id, signal, attempt) {
+  const query = attempt === undefined ? "" : `?attempt=${attempt}`;
+  return (await ask(`${runUrl(id)}/logs${query}`, { signal })).json();
 }
 
 /** @param {string} id @param {number} attempt @param {number} rank */

@@ -6,6 +6,7 @@ import { signal } from "@preact/signals";
 import { errorText, listCheckpoints, pinCheckpoint } from "../server/api.js";
 import { listen, listening } from "../server/events.js";
 import { throttled } from "./frame.js";
+import { say } from "./toasts.js";
 
 /** @param {string} id */
 export function openCheckpoints(id) {
@@ -39,7 +40,7 @@ export function openCheckpoints(id) {
     try {
       await pinCheckpoint(id, number, method);
     } catch (e) {
-      error.value = errorText(e);
+      say(errorText(e), { bad: true });
     }
     load();
   };

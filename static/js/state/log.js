@@ -37,15 +37,20 @@ export function openLogView(url, { growing, following, at }) {
   let timer;
   /** A wish that came while something was read. @type {(() => Promise<void>) | null} */
   let next = null;
+  let isMust = false;
 
   /**
    * One thing at a time, for each changes where the next one begins. What is asked for meanwhile comes after it:
-   * a wish of the reader (`must`) before the next part, and a look not at all.
+   * a wish of the reader (`must`) before the next part, of which the last one asked for is the one that is wanted
+   * by now, and a look not at all.
    * @param {() => Promise<void>} work @param {"must" | "may" | "look"} [how]
    */
   const once = async (work, how = "may") => {
     if (doing) {
-      if (how === "must" || (how === "may" && !next && doing !== work)) next = work;
+      if (how === "must" || (how === "may" && !isMust && doing !== work)) {
+        next = work;
+        isMust = how === "must";
+      }
       return;
     }
     doing = work;
@@ -56,12 +61,12 @@ export function openLogView(url, { growing, following, at }) {
       if (closing.signal.aborted) return;
       error.value = errorText(e);
       state.value = "lost";
-      clearTimeout(timer);
-      timer = setTimeout(lookOn, RETRY_MS);
+      again(RETRY_MS);
     }
     doing = null;
     const then = next;
     next = null;
+    isMust = false;
     if (then) await once(then, "must");
   };
 
@@ -125,10 +130,15 @@ export function openLogView(url, { growing, following, at }) {
     state.value = more ? "live" : "ended";
   };
 
+  /** @param {number} ms */
+  const again = (ms) => {
+    clearTimeout(timer);
+    if (!closing.signal.aborted) timer = setTimeout(lookOn, ms);
+  };
   const lookOn = async () => {
     clearTimeout(timer);
     if (!document.hidden) await once(look, "look");
-    if (!closing.signal.aborted && state.peek() !== "ended") timer = setTimeout(lookOn, LOOK_EVERY_MS);
+    if (state.peek() !== "ended") again(state.peek() === "lost" ? RETRY_MS : LOOK_EVERY_MS);
   };
   const onVisibility = () => void (!document.hidden && state.peek() !== "ended" && lookOn());
   document.addEventListener("visibilitychange", onVisibility);

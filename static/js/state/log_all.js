@@ -7,10 +7,11 @@
 /** @import { LogState, Target } from "./log.js" */
 
 import { signal } from "@preact/signals";
-import { haveTimes, interleave, toExtend } from "../model/interleave.js";
+import { haveTimes, interleave, toExtend, withoutTimes } from "../model/interleave.js";
 import { begin, drain, newSource, take } from "../model/rank_source.js";
 import { errorText } from "../server/api.js";
 import { listLogs, logUrl, readLog } from "../server/logs.js";
+import { each } from "./in_turn.js";
 
 /** So many at once: each is read by itself. */
 export const MOST_RANKS = 16;
@@ -20,6 +21,9 @@ const MORE_BYTES = 64 * 1024;
 const SKIP_BYTES = 512 * 1024;
 const MOST_ROWS = 30_000;
 const LOOK_EVERY_MS = 1000;
+const RETRY_MS = 2000;
+/** So many are read at once. */
+const AT_ONCE = 4;
 
 /** `still`: nothing came at the last look. @typedef {RankSource & { url: string, still: boolean }} Source */
 
@@ -28,10 +32,13 @@ export function openAllLogs(id, attempt, ranks, { growing, day_ms }) {
   const state = signal(/** @type {LogState} */ ("loading"));
   const error = signal(/** @type {string | null} */ (null));
   const version = signal(0);
-  const size = signal(0);
+  /** How long each log is, by rank. */
+  const sizes = signal(/** @type {Map<number, number>} */ (new Map()));
   const target = signal(/** @type {Target | null} */ (null));
   /** In the order of times; without any, rank after rank. */
   const timed = signal(true);
+  /** Ranks without times, where others have some. @type {number[]} */
+  let untimed = [];
   const closing = new AbortController();
   /** @type {Source[]} */
   const sources = ranks.map((rank) => ({
@@ -58,6 +65,10 @@ export function openAllLogs(id, attempt, ranks, { growing, day_ms }) {
     timed.value = haveTimes(sources);
     rows = interleave(sources);
     base -= opened ? rows.length - before : 0;
+    drawn();
+  };
+  const drawn = () => {
+    untimed = timed.peek() ? withoutTimes(sources) : [];
     version.value += 1;
   };
 
@@ -70,13 +81,14 @@ export function openAllLogs(id, attempt, ranks, { growing, day_ms }) {
     return drain(source);
   };
 
-  /** @param {Map<number, number>} sizes */
-  const open = async (sizes) => {
-    await each(sources, async (source) => {
-      const to = sizes.get(source.rank) ?? 0;
-      source.start = source.end = Math.max(0, to - FIRST_BYTES);
-      const { pieces } = await read(source, source.start, to);
-      begin(source, pieces, source.start);
+  const open = async () => {
+    await each(sources, AT_ONCE, async (source) => {
+      const to = sizes.peek().get(source.rank) ?? 0;
+      const from = Math.max(0, to - FIRST_BYTES);
+      const { pieces } = await read(source, from, to);
+      // It may have been filled before another rank could not be read.
+      Object.assign(source, newSource(source.rank, day_ms));
+      begin(source, pieces, from);
       source.end = to;
       if (!growing()) source.terminal.flush(to);
       drain(source);
@@ -86,12 +98,12 @@ export function openAllLogs(id, attempt, ranks, { growing, day_ms }) {
     target.value = { line: base + rows.length - 1, seq: 1 };
   };
 
-  /** @param {Map<number, number>} sizes @param {boolean} last */
-  const growAll = async (sizes, last) => {
+  /** @param {boolean} last */
+  const growAll = async (last) => {
     /** @type {RankPart[]} */
     const news = [];
-    await each(sources, async (source) => {
-      const to = sizes.get(source.rank) ?? 0;
+    const reading = each(sources, AT_ONCE, async (source) => {
+      const to = sizes.peek().get(source.rank) ?? 0;
       let lines = to > source.end ? await grow(source, to) : [];
       // A line that does not end yet is shown when nothing came for a while.
       if (lines.length === 0 && (source.still || last)) {
@@ -101,11 +113,16 @@ export function openAllLogs(id, attempt, ranks, { growing, day_ms }) {
       source.still = lines.length === 0;
       news.push({ rank: source.rank, whole: true, lines });
     });
-    const added = interleave(news);
+    // What came of some is shown, whatever became of the others: it is not read again.
+    await reading.finally(() => add(interleave(news)));
+  };
+
+  /** @param {LogRow[]} added */
+  const add = (added) => {
     if (added.length === 0) return;
-    rows.push(...added);
+    for (const row of added) rows.push(row);
     if (rows.length > MOST_ROWS) cut();
-    version.value += 1;
+    drawn();
   };
 
   /** The oldest lines are let go. */
@@ -122,11 +139,10 @@ export function openAllLogs(id, attempt, ranks, { growing, day_ms }) {
 
   const look = async () => {
     const more = growing();
-    const { logs } = await listLogs(id, closing.signal);
-    const sizes = new Map(logs.filter((f) => f.attempt === attempt).map((f) => [f.rank, f.size_bytes]));
-    size.value = sources.reduce((sum, s) => sum + (sizes.get(s.rank) ?? 0), 0);
-    if (opened) await growAll(sizes, !more);
-    else await open(sizes);
+    const { logs } = await listLogs(id, closing.signal, attempt);
+    sizes.value = new Map(logs.filter((f) => f.attempt === attempt).map((f) => [f.rank, f.size_bytes]));
+    if (opened) await growAll(!more);
+    else await open();
     state.value = more ? "live" : "ended";
   };
 
@@ -143,16 +159,22 @@ export function openAllLogs(id, attempt, ranks, { growing, day_ms }) {
     } catch (e) {
       if (closing.signal.aborted) return;
       [error.value, state.value] = [errorText(e), "lost"];
+      again(RETRY_MS);
     }
     doing = null;
     const then = next;
     next = null;
     if (then) await once(then);
   };
+  /** @param {number} ms */
+  const again = (ms) => {
+    clearTimeout(timer);
+    if (!closing.signal.aborted) timer = setTimeout(lookOn, ms);
+  };
   const lookOn = async () => {
     clearTimeout(timer);
     if (!document.hidden) await once(look);
-    if (!closing.signal.aborted && state.peek() !== "ended") timer = setTimeout(lookOn, LOOK_EVERY_MS);
+    if (state.peek() !== "ended") again(state.peek() === "lost" ? RETRY_MS : LOOK_EVERY_MS);
   };
   const onVisibility = () => void (!document.hidden && state.peek() !== "ended" && lookOn());
   document.addEventListener("visibilitychange", onVisibility);
@@ -162,8 +184,9 @@ export function openAllLogs(id, attempt, ranks, { growing, day_ms }) {
   const earlier = async () => {
     if (isAtStart()) return;
     const wanted = toExtend(sources);
-    await each(
+    const reading = each(
       sources.filter((s) => wanted.includes(s.rank)),
+      AT_ONCE,
       async (source) => {
         const to = source.start;
         const { pieces, beyond } = await read(source, to - MORE_BYTES, to);
@@ -176,16 +199,17 @@ export function openAllLogs(id, attempt, ranks, { growing, day_ms }) {
         source.whole = source.start === 0;
       },
     );
-    merge();
+    await reading.finally(merge);
   };
 
   return {
     state,
     error,
     version,
-    size,
+    sizes,
     target,
     timed,
+    untimed: () => untimed,
     earlier: () => once(earlier),
     later: async () => {},
     toEnd: async () =>
@@ -209,13 +233,4 @@ export function openAllLogs(id, attempt, ranks, { growing, day_ms }) {
       document.removeEventListener("visibilitychange", onVisibility);
     },
   };
-}
-
-/** A few at a time, for a browser has few connections. @template T @param {T[]} all @param {(one: T) => Promise<void>} work */
-async function each(all, work) {
-  const queue = [...all];
-  const hand = async () => {
-    for (let one = queue.shift(); one !== undefined; one = queue.shift()) await work(one);
-  };
-  await Promise.all([hand(), hand(), hand(), hand()]);
 }

@@ -4,17 +4,21 @@
 import { signal } from "@preact/signals";
 import { errorText } from "../server/api.js";
 import { searchLog } from "../server/logs.js";
+import { inTurn } from "./in_turn.js";
+import { isFinal, openRetry } from "./retry.js";
 
 /** @typedef {{ offset: number, text: string }} Match */
-/** @typedef {{ matches: Match[], searched: number, size: number, done: boolean, full: boolean }} Found */
+/** `matches`: where they are; `next`: from where on it is searched next. @typedef {{ matches: number[], searched: number, next: number, size: number, done: boolean, full: boolean }} Found */
 /** @typedef {ReturnType<typeof openSearch>} Search */
 
 /** So many matches are enough to step through; more are not looked for. */
 export const MOST_MATCHES = 5000;
 const AT_ONCE = 500;
+/** The logs of many ranks are searched at the same time, and other parts of the page want answers too. */
+const turn = inTurn(3);
 
 /** @type {Found} */
-export const NOTHING_FOUND = { matches: [], searched: 0, size: 0, done: false, full: false };
+export const NOTHING_FOUND = { matches: [], searched: 0, next: 0, size: 0, done: false, full: false };
 
 /** @param {string} url of the log @param {{ q: string } | { errors: true }} what */
 export function openSearch(url, what) {
@@ -28,21 +32,28 @@ export function openSearch(url, what) {
     busy = true;
     try {
       for (;;) {
-        const { matches, searched } = found.peek();
-        const answer = await searchLog(url, what, searched, AT_ONCE, closing.signal);
-        const all = matches.concat(answer.matches);
+        const { matches, next: from } = found.peek();
+        const answer = await turn(() => searchLog(url, what, from, AT_ONCE, closing.signal));
+        // The last line had no end yet when it was searched, and is searched again.
+        const known = matches.filter((offset) => offset < from);
+        const all = known.concat(answer.matches.map((m) => m.offset));
         const full = all.length >= MOST_MATCHES;
         const done = answer.next_from === null || full;
-        const at = answer.next_from ?? answer.scanned_to;
-        found.value = { matches: all, searched: at, size: answer.size_bytes, done, full };
+        const searched = answer.next_from ?? answer.scanned_to;
+        const next = answer.next_from ?? answer.resume_from;
+        found.value = { matches: all, searched, next, size: answer.size_bytes, done, full };
         error.value = null;
         if (done) break;
       }
     } catch (e) {
-      if (!closing.signal.aborted) error.value = errorText(e);
+      if (closing.signal.aborted) return;
+      error.value = errorText(e);
+      if (!isFinal(e)) retry();
     }
     busy = false;
   };
+
+  const retry = openRetry(() => void goOn(), closing.signal);
 
   void goOn();
   return {
@@ -64,7 +75,7 @@ export function openSearch(url, what) {
  */
 export async function firstError(url, signal, progress) {
   for (let from = 0; ;) {
-    const answer = await searchLog(url, { errors: true }, from, 1, signal);
+    const answer = await turn(() => searchLog(url, { errors: true }, from, 1, signal));
     if (answer.matches.length > 0) return answer.matches[0];
     if (answer.next_from === null) return null;
     from = answer.next_from;

@@ -50,7 +50,11 @@ export function openRun(id) {
       const old = run.peek();
       if (change.id !== id) return;
       if (old) {
-        const [row] = applyChange({ rows: [old], complete: true }, change, ALL_RUNS);
+        const [row] = applyChange({ rows: [old], complete: true }, change, {
+          ...ALL_RUNS,
+          // In the trash or not, it is the run of this page.
+          trashed: Boolean(change.trashed_at_ms),
+        });
         run.value = /** @type {RunState} */ (row);
       }
       load();

@@ -5,6 +5,7 @@
 import { signal } from "@preact/signals";
 import { errorText, listEvents } from "../server/api.js";
 import { listen, listening } from "../server/events.js";
+import { perFrame } from "./frame.js";
 
 /** @typedef {{ events: TrailEvent[], token: string | null, loaded: boolean }} Trail */
 
@@ -16,12 +17,12 @@ export function openTrail(id) {
   let busy = false;
   /** What happened before the end was loaded: the last page may be older than it. @type {TrailEvent[]} */
   let late = [];
+  /** The ids of all that are there. */
+  const known = new Set();
 
   /** @param {TrailEvent[]} more @param {string | null} token */
   const append = (more, token) => {
-    const { events } = trail.peek();
-    const known = new Set(events.map((e) => e.id));
-    const all = [...events];
+    const all = [...trail.peek().events];
     for (const event of token === null ? [...more, ...late] : more) {
       if (!known.has(event.id)) all.push(event);
       known.add(event.id);
@@ -45,13 +46,14 @@ export function openTrail(id) {
     }
   };
 
+  const happened = perFrame((/** @type {TrailEvent[]} */ events) => {
+    const { loaded, token } = trail.peek();
+    if (loaded && token === null && !busy) append(events, null);
+    else late = late.concat(events);
+  });
+
   const stopListening = listen({
-    trail: (event) => {
-      if (event.run_id !== id) return;
-      const { loaded, token } = trail.peek();
-      if (loaded && token === null && !busy) append([event], null);
-      else late.push(event);
-    },
+    trail: (event) => event.run_id === id && happened(event),
     // From the start, for the token of a last page is none; known entries are not shown twice.
     resync: () => void loadMore(),
   });

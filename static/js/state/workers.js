@@ -13,7 +13,8 @@ const STATS_EVERY_MS = 2000;
 const STEPS_EVERY_MS = 5000;
 /** Keys that are tried: those with the most points, for what all ranks report has more than what one does. */
 const TRIED_KEYS = 12;
-const COLUMNS = 60;
+/** Stretches of steps that are compared. */
+export const COLUMNS = 60;
 
 /** @typedef {Pick<Worker, "process_stats" | "gpus">} Stat */
 /** By rank. @typedef {Map<number, Stat>} Stats */

@@ -14,7 +14,7 @@ import { formatView } from "../model/view.js";
 import { errorText } from "../server/api.js";
 import { logUrl } from "../server/logs.js";
 import { openAllLogs } from "../state/log_all.js";
-import { firstError } from "../state/log_search.js";
+import { firstError, NOTHING_FOUND } from "../state/log_search.js";
 import { adjust, go as goTo } from "../state/route.js";
 import { say } from "../state/toasts.js";
 import { useOpened } from "./hooks.js";
@@ -27,11 +27,11 @@ import { STATES, useSearch } from "./rank_log.js";
 export function AllLogs({ view, run, attempt, ranks, left, growing, choices }) {
   const [pinned, setPinned] = useState(true);
   const [current, setCurrent] = useState(-1);
-  const latest = useRef(growing);
-  latest.current = growing;
+  const latest = useRef({ growing, view });
+  latest.current = { growing, view };
   const day_ms = run.attempts.find((a) => a.ordinal === attempt)?.start_time_ms ?? run.start_time_ms;
   const log = useOpened(
-    () => openAllLogs(run.id, attempt, ranks, { growing: () => latest.current, day_ms }),
+    () => openAllLogs(run.id, attempt, ranks, { growing: () => latest.current.growing, day_ms }),
     [run.id, attempt],
   );
   useEffect(() => log.look(), [growing]);
@@ -66,7 +66,8 @@ export function AllLogs({ view, run, attempt, ranks, left, growing, choices }) {
     const line = log.lineOf(rank, at);
     if (line >= 0) return lookAt(line);
     say(`The first error is in the log of rank ${rank}, before what is held of all ranks.`);
-    goTo({ ...view, attempt, rank, at });
+    // By now the view may be another one than when the search began.
+    goTo({ ...latest.current.view, attempt, rank, at });
   };
 
   /** @param {LogRow} row */
@@ -78,14 +79,14 @@ export function AllLogs({ view, run, attempt, ranks, left, growing, choices }) {
   return html`<div class="toolbar log-tools">
       ${choices}
       <${FindBox} find=${view.find} onFind=${onFind} />
-      ${view.find && html`<${Matches} found=${{ matches: found, searched: 0, size: 0, done: true, full: false }} error=${null} current=${found.indexOf(current)} onStep=${go} />`}
+      ${view.find && html`<${Matches} found=${{ ...NOTHING_FOUND, matches: found, done: true }} error=${null} current=${found.indexOf(current)} onStep=${go} />`}
       <span class="grow"></span>
       <${FirstOfAll} run=${run} attempt=${attempt} ranks=${ranks} day_ms=${day_ms} onFound=${onError} />
     </div>
-    ${view.find && html`<${InWholeLogs} view=${view} run=${run} attempt=${attempt} ranks=${ranks} />`}
+    ${view.find && html`<${InWholeLogs} view=${view} run=${run} attempt=${attempt} ranks=${ranks} sizes=${log.sizes.value} />`}
     <div class="log-bar">
       <span class=${`quiet log-state is-${state}`} role="status">${STATES[state]}</span>
-      <span class="quiet">${[left, state === "loading" || timed ? "" : NO_TIMES].filter(Boolean).join(" ")}</span>
+      <span class="quiet">${[left, state === "loading" ? "" : timed ? untimedText(log.untimed()) : NO_TIMES].filter(Boolean).join(" ")}</span>
       <span class="grow"></span>
       <button class="button" onClick=${() => follow(true)}>End</button>
       ${growing && html`<button class="chip" aria-pressed=${pinned} onClick=${() => follow(!pinned)}>Follow</button>`}
@@ -106,6 +107,12 @@ export function AllLogs({ view, run, attempt, ranks, left, growing, choices }) {
 const NO_TIMES =
   "These logs have no times in their lines: what was there before stands rank after rank, and what comes from now on as it arrives.";
 
+/** @param {number[]} ranks */
+const untimedText = (ranks) =>
+  ranks.length === 0
+    ? ""
+    : `${ranks.length === 1 ? "Rank" : "Ranks"} ${ranks.join(", ")}: no times in the lines, which stand before those of the others, and from now on as they arrive.`;
+
 /** The numbers of the lines that are held and have a match. @param {ReturnType<typeof openAllLogs>} log @param {string} find */
 function heldHits(log, find) {
   const base = log.base();
@@ -113,19 +120,19 @@ function heldHits(log, find) {
   return lines.filter((i) => hits(log.row(i).spans, find)).map((i) => base + i);
 }
 
-/** @param {{ view: RunView, run: RunState, attempt: number, ranks: number[] }} props */
-function InWholeLogs({ view, run, attempt, ranks }) {
+/** @param {{ view: RunView, run: RunState, attempt: number, ranks: number[], sizes: Map<number, number> }} props */
+function InWholeLogs({ view, run, attempt, ranks, sizes }) {
   return html`<p class="log-ranks quiet">
-    In the whole logs: ${ranks.map((rank) => html`<${InOne} key=${rank} view=${view} run=${run} attempt=${attempt} rank=${rank} />`)}
+    In the whole logs: ${ranks.map((rank) => html`<${InOne} key=${rank} view=${view} run=${run} attempt=${attempt} rank=${rank} size=${sizes.get(rank) ?? 0} />`)}
   </p>`;
 }
 
-/** @param {{ view: RunView, run: RunState, attempt: number, rank: number }} props */
-function InOne({ view, run, attempt, rank }) {
-  const { found, error } = useSearch(logUrl(run.id, attempt, rank), view.find, 0);
+/** @param {{ view: RunView, run: RunState, attempt: number, rank: number, size: number }} props */
+function InOne({ view, run, attempt, rank, size }) {
+  const { found, error } = useSearch(logUrl(run.id, attempt, rank), view.find, size);
   const n = integer(found.matches.length) + (found.done && !found.full ? "" : "+");
   const far = error ?? (found.done ? "" : `searched ${bytes(found.searched)} of ${bytes(found.size)}`);
-  const href = formatView({ ...view, attempt, rank, at: found.matches[0]?.offset ?? null });
+  const href = formatView({ ...view, attempt, rank, at: found.matches[0] ?? null });
   return html`<a class=${`log-rank is-series-${rank % 8}`} href=${href} title=${far}>rank ${rank}: ${n}</a>`;
 }
 

@@ -82,7 +82,10 @@ function Why({ attempt, lost }) {
 /** What restarts threw away; nothing is known of it until it is here, and nothing said. @param {RunState} run */
 function useLost(run) {
   const [lost, setLost] = useState(/** @type {Lost | null} */ (null));
+  const newest = run.attempts[run.attempts.length - 1];
   const restarted = run.attempts.length > 1;
+  // Only what the new attempt reports tells how far back it went on from.
+  const reported = (run.evidence.progress.last_report_ms ?? 0) > (newest?.start_time_ms ?? Infinity);
   useEffect(() => {
     if (!restarted) return undefined;
     const closing = new AbortController();
@@ -91,7 +94,7 @@ function useLost(run) {
       () => {},
     );
     return () => closing.abort();
-  }, [run.id, run.attempts.length, run.run_status, restarted]);
+  }, [run.id, run.attempts.length, run.run_status, restarted, reported]);
   return lost;
 }
 

@@ -2,6 +2,7 @@
 /** @import { RunView } from "../model/view.js" */
 /** @import { TrailEvent } from "../types.js" */
 
+import { Component } from "preact";
 import { clock, day, exact, integer, interval, NOTHING } from "../model/format.js";
 import { word } from "../model/status.js";
 import { plain } from "../model/text.js";
@@ -51,8 +52,19 @@ export function EventsTab({ view, start }) {
     </p>`;
 }
 
+/** An event never changes, and a trail may have thousands. @extends {Component<{ event: TrailEvent, start: number }>} */
+class Entry extends Component {
+  /** @param {{ event: TrailEvent, start: number }} next */
+  shouldComponentUpdate(next) {
+    return next.event !== this.props.event || next.start !== this.props.start;
+  }
+  render() {
+    return html`<${Cells} ...${this.props} />`;
+  }
+}
+
 /** @param {{ event: TrailEvent, start: number }} props */
-function Entry({ event, start }) {
+function Cells({ event, start }) {
   const evidence = event.evidence
     ? flatten(event.evidence)
         .map(([k, v]) => `${k}: ${v}`)

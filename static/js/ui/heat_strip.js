@@ -5,14 +5,13 @@
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { integer, interval } from "../model/format.js";
 import { heat, straggler } from "../model/straggle.js";
-import { openSteps } from "../state/workers.js";
+import { COLUMNS, openSteps } from "../state/workers.js";
 import { theme } from "../state/theme.js";
 import { faint, token } from "./colors.js";
 import { useOpened } from "./hooks.js";
 import { html } from "./html.js";
 import { useMedia } from "./window.js";
 
-const COLUMNS = 60;
 const FAINTEST = 0.06;
 const GAP_PX = 1;
 
@@ -45,8 +44,8 @@ export function HeatStrip({ id, attempt, ranks }) {
   </section>`;
 }
 
-/** @param {number} rows */
-const rowPxOf = (rows) => (rows <= 16 ? 14 : rows <= 64 ? 8 : rows <= 256 ? 4 : 2);
+/** Of many ranks it stands above their table, which is to stay in sight. @param {number} rows */
+const rowPxOf = (rows) => (rows <= 16 ? 14 : rows <= 32 ? 8 : rows <= 64 ? 4 : rows <= 128 ? 2 : 1);
 
 /** @param {{ heat: Heat }} props */
 function Strip({ heat: { steps, rows, first, most } }) {

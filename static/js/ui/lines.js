@@ -16,6 +16,7 @@ export function Line({ spans }) {
 export function Lines({ text }) {
   const terminal = new Terminal();
   terminal.write(text);
+  terminal.flush(0);
   const rows = Array.from({ length: terminal.length }, (_, i) => terminal.line(i).spans);
   // The end is where the reason stands.
   const toEnd = (/** @type {HTMLElement | null} */ e) => e && (e.scrollTop = e.scrollHeight);

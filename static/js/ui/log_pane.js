@@ -13,6 +13,8 @@ import { useRem, useWindow } from "./window.js";
 const LINE_REM = 1.125;
 /** So many lines before its edge the next part is asked for. */
 const NEAR_LINES = 60;
+/** What is followed has so many lines above the frame, so that one can scroll away from the end. */
+const ABOVE_LINES = 10;
 
 /** What a pane needs of a log, be it one rank's or several's. @typedef {Pick<LogView, "version" | "target" | "earlier" | "later" | "part" | "base" | "count" | "row" | "isAtStart" | "isAtEnd">} Shown */
 
@@ -49,8 +51,10 @@ export function LogPane({ log, find, current, link, pinned, onPin, onTop }) {
   }, [version, pinned, linePx]);
 
   useLayoutEffect(() => {
-    if (!target || target.seq === seen.current || pinned) return;
+    if (!target || target.seq === seen.current) return;
+    // Passed while the end was followed, it must not draw the reader back when they scroll away.
     seen.current = target.seq;
+    if (pinned) return;
     const element = /** @type {HTMLElement} */ (pane.current);
     const top = (target.line - log.base()) * linePx;
     const inSight = top >= element.scrollTop && top + linePx <= element.scrollTop + element.clientHeight;
@@ -68,7 +72,9 @@ export function LogPane({ log, find, current, link, pinned, onPin, onTop }) {
   const look = () => {
     const { scrollTop, scrollHeight, clientHeight } = /** @type {HTMLElement} */ (pane.current);
     const left = scrollHeight - scrollTop - clientHeight;
-    if (scrollTop < NEAR_LINES * linePx && !log.isAtStart()) void log.earlier();
+    // Of what is followed little more is wanted than fills the frame.
+    const enough = pinned && (count - ABOVE_LINES) * linePx > clientHeight;
+    if (scrollTop < NEAR_LINES * linePx && !enough && !log.isAtStart()) void log.earlier();
     else if (left < NEAR_LINES * linePx && !log.isAtEnd()) void log.later();
     const first = Math.min(count - 1, Math.floor(scrollTop / linePx));
     if (first >= 0) onTop(log.row(first));
@@ -79,7 +85,7 @@ export function LogPane({ log, find, current, link, pinned, onPin, onTop }) {
     if (moved.current) moved.current = false;
     else onPin(left < linePx && log.isAtEnd());
   };
-  useEffect(() => void look(), [version]);
+  useEffect(() => void look(), [version, pinned]);
 
   const shown = Array.from({ length: Math.max(0, to - from) }, (_, i) => from + i);
   return html`<div class="log" ref=${pane} onScroll=${onScroll} tabindex="0" role="log" aria-live="off" aria-label="Log">

@@ -6,12 +6,15 @@
 import { marked } from "marked";
 import { h } from "preact";
 import { useMemo } from "preact/hooks";
-import { nodes } from "../model/markdown.js";
+import { treeOf } from "../model/markdown.js";
 import { html } from "./html.js";
+
+/** @param {string} text */
+const lexer = (text) => marked.lexer(text, { gfm: true, breaks: true });
 
 /** @param {{ text: string }} props */
 export function Markdown({ text }) {
-  const tree = useMemo(() => nodes(marked.lexer(text, { gfm: true, breaks: true })), [text]);
+  const tree = useMemo(() => treeOf(text, lexer), [text]);
   return html`<div class="markdown" dir="auto">${tree.map(drawn)}</div>`;
 }
 

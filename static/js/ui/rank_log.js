@@ -32,8 +32,8 @@ export function RankLog({ view, run, attempt, rank, growing, choices }) {
   const url = logUrl(run.id, attempt, rank);
   const [pinned, setPinned] = useState(view.at === null);
   const [top, setTop] = useState(/** @type {number | null} */ (null));
-  const latest = useRef({ growing, pinned });
-  latest.current = { growing, pinned };
+  const latest = useRef({ growing, pinned, view });
+  latest.current = { growing, pinned, view };
   const log = useOpened(
     () =>
       openLogView(url, {
@@ -46,15 +46,19 @@ export function RankLog({ view, run, attempt, rank, growing, choices }) {
   useEffect(() => log.look(), [growing]);
   const size = log.size.value;
   const search = useSearch(url, view.find, size);
-  const { matches, done } = search.found;
+  const { matches, done, searched } = search.found;
 
-  /** @param {number} at */
+  const shownAt = useRef(view.at);
+  /** @param {number} at a byte of this attempt's log and of no other's */
   const lookAt = (at) => {
     latest.current.pinned = false;
     setPinned(false);
-    adjust({ ...view, at });
+    shownAt.current = at;
+    // By now the view may be another one than when it was asked where to look.
+    adjust({ ...latest.current.view, attempt, at });
+    // Also where it was looked before, for the reader may have gone elsewhere.
+    void log.seek(at);
   };
-  const shownAt = useRef(view.at);
   useEffect(() => {
     if (view.at === null || view.at === shownAt.current) return;
     shownAt.current = view.at;
@@ -67,7 +71,8 @@ export function RankLog({ view, run, attempt, rank, growing, choices }) {
     latest.current.pinned = on;
     setPinned(on);
     shownAt.current = null;
-    if (on && view.at !== null) adjust({ ...view, at: null });
+    // Who follows the newest attempt goes on with the next one.
+    if (on && view.at !== null) adjust({ ...view, attempt: growing ? null : attempt, at: null });
     if (on) void log.toEnd();
   };
   const toStart = () => {
@@ -82,11 +87,12 @@ export function RankLog({ view, run, attempt, rank, growing, choices }) {
   const go = (step) => {
     // From a match that is looked at, else from what is in sight.
     const from = view.at ?? (pinned ? Infinity : (top ?? 0)) - (step > 0 ? 1 : 0);
-    const places = matches.map((m) => m.offset);
-    const to = stepTo(places, from, step);
-    const turns = step > 0 ? places[to] <= from : places[to] >= from;
-    wished.current = to < 0 || (turns && !done) ? step : 0;
-    if (wished.current === 0) lookAt(places[to]);
+    const to = stepTo(matches, from, step);
+    const turns = step > 0 ? matches[to] <= from : matches[to] >= from;
+    // Backwards, the nearest match is known once the search has come this far.
+    const early = turns || (step < 0 && searched < from);
+    wished.current = !done && (to < 0 || early) ? step : 0;
+    if (wished.current === 0 && to >= 0) lookAt(matches[to]);
   };
   /** @param {string} find @param {1 | -1 | 0} step */
   const onFind = (find, step) => {
@@ -98,7 +104,7 @@ export function RankLog({ view, run, attempt, rank, growing, choices }) {
   useEffect(() => {
     if (wished.current !== 0 && matches.length > 0) go(wished.current);
     if (done) wished.current = 0;
-  }, [matches.length, done, view.find]);
+  }, [matches.length, searched, done, view.find]);
 
   /** @param {LogRow} row */
   const link = (row) => ({
@@ -110,7 +116,7 @@ export function RankLog({ view, run, attempt, rank, growing, choices }) {
   return html`<div class="toolbar log-tools">
       ${choices}
       <${FindBox} find=${view.find} onFind=${onFind} />
-      ${view.find && html`<${Matches} found=${search.found} error=${search.error} current=${matches.findIndex((m) => m.offset === view.at)} onStep=${go} />`}
+      ${view.find && html`<${Matches} found=${search.found} error=${search.error} current=${view.at === null ? -1 : matches.indexOf(view.at)} onStep=${go} />`}
       <span class="grow"></span>
       <${FirstError} url=${url} onFound=${lookAt} />
       <a href=${url} download=${`${run.name}-attempt-${attempt}-rank-${rank}.log`}>Download ${bytes(size)}</a>

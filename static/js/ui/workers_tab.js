@@ -1,12 +1,14 @@
 // The Workers tab: one row a rank of the newest attempt, with what it uses and how far it is behind the
-// leader, and below who holds up the others.
+// leader, and who holds up the others: below, or above if there are many ranks. Of hundreds of ranks only
+// those in sight are in the page.
+/** @import { VNode } from "preact" */
 /** @import { Worker } from "../types.js" */
 /** @import { RunView } from "../model/view.js" */
 /** @import { RunState } from "../state/run.js" */
 /** @import { Stats } from "../state/workers.js" */
 /** @import { Line } from "./worker_row.js" */
 
-import { useMemo } from "preact/hooks";
+import { useMemo, useRef } from "preact/hooks";
 import { integer } from "../model/format.js";
 import { exitText, isLive, workerMark } from "../model/status.js";
 import { adjust } from "../state/route.js";
@@ -14,10 +16,17 @@ import { openStats } from "../state/workers.js";
 import { HeatStrip } from "./heat_strip.js";
 import { useOpened } from "./hooks.js";
 import { html } from "./html.js";
+import { useRem, useWindow } from "./window.js";
 import { busyOf, Rank } from "./worker_row.js";
 
 /** More ranks than these scroll in a frame of their own. */
 const LONG = 32;
+/** Of more than these only those in sight are drawn. */
+const WINDOWED = 100;
+/** Below more than these nobody would see who holds up the others. */
+const ABOVE = 24;
+/** In css/tokens.css too. */
+const ROW_REM = 2;
 const WORDS = ["Failed", "Lost", "Alive", "Stopped", "Done"];
 
 /** @typedef {{ name: string, label: string, value: (line: Line) => string | number | null, num?: boolean, live?: boolean, kind?: string }} Column `live`: only while the run lives */
@@ -68,14 +77,7 @@ export function WorkersTab({ view, run }) {
   );
   const shown = COLUMNS.filter((c) => live || !c.live);
   const [order, column] = orderOf(view.q);
-  const rows = useMemo(
-    () =>
-      sortedBy(lines, column, order).map(
-        (line) =>
-          html`<${Rank} key=${line.worker.actor_id} line=${line} known=${stats !== null} live=${live} id=${run.id} attempt=${attempt} />`,
-      ),
-    [lines, column, order, live, attempt],
-  );
+  const sorted = useMemo(() => sortedBy(lines, column, order), [lines, column, order]);
   if (lines.length === 0)
     return html`<p class="quiet tab-note">No workers yet: the newest attempt has not named any.</p>`;
   const summary = WORDS.map((word) => [word, lines.filter((l) => l.word === word).length])
@@ -88,27 +90,46 @@ export function WorkersTab({ view, run }) {
     const q = c === COLUMNS[0] && !turned ? "" : `${turned ? "-" : ""}${c.name}`;
     adjust({ ...view, q });
   };
+  /** @param {Line} line */
+  const draw = (line) =>
+    html`<${Rank} key=${line.worker.actor_id} line=${line} known=${stats !== null} live=${live} id=${run.id} attempt=${attempt} />`;
+  const strip = html`<${HeatStrip} key="strip" id=${run.id} attempt=${attempt} ranks=${lines.length} />`;
+  const above = lines.length > ABOVE;
   return html`<p class="quiet tab-note">Attempt ${attempt}: ${summary}</p>
-    <div class=${`scroll-x workers-frame ${lines.length > LONG ? "is-long" : ""}`}>
-      <table class="grid workers">
+    ${above && strip}
+    <${Table} columns=${shown} by=${column} order=${order} onSort=${sort} lines=${sorted} draw=${draw} />
+    ${!above && strip}`;
+}
+
+/** @param {{ columns: Column[], by: Column, order: 1 | -1, onSort: (c: Column) => void, lines: Line[], draw: (line: Line) => VNode }} props */
+function Table({ columns, by, order, onSort, lines, draw }) {
+  const frame = useRef(/** @type {HTMLElement | null} */ (null));
+  const rowPx = ROW_REM * useRem();
+  const windowed = lines.length > WINDOWED;
+  const inSight = useWindow(frame, lines.length, rowPx);
+  const [from, to] = windowed ? [inSight.from, inSight.to] : [0, lines.length];
+  const space = (/** @type {number} */ rows) =>
+    windowed &&
+    html`<tr class="space" aria-hidden="true"><td colspan=${columns.length + 1} style=${{ height: `${rows * rowPx}px` }}></td></tr>`;
+  return html`<div ref=${frame} class=${`scroll-x workers-frame ${lines.length > LONG ? "is-long" : ""}`}>
+      <table class="grid workers" aria-rowcount=${windowed ? lines.length + 1 : undefined}>
         <thead>
           <tr>
-            ${shown.map(
+            ${columns.map(
               (
                 c,
-              ) => html`<th key=${c.name} class=${`${c.kind ?? ""} ${c.num ? "num" : ""}`} aria-sort=${c === column ? (order > 0 ? "ascending" : "descending") : undefined}>
-                <button class="sort-by" onClick=${() => sort(c)}>${c.label}${c === column ? html`<span aria-hidden="true">${order > 0 ? " ↑" : " ↓"}</span>` : null}</button>
+              ) => html`<th key=${c.name} class=${`${c.kind ?? ""} ${c.num ? "num" : ""}`} aria-sort=${c === by ? (order > 0 ? "ascending" : "descending") : undefined}>
+                <button class="sort-by" onClick=${() => onSort(c)}>${c.label}${c === by ? html`<span aria-hidden="true">${order > 0 ? " ↑" : " ↓"}</span>` : null}</button>
               </th>`,
             )}
             <th></th>
           </tr>
         </thead>
         <tbody>
-          ${rows}
+          ${space(from)}${lines.slice(from, to).map(draw)}${space(lines.length - to)}
         </tbody>
       </table>
-    </div>
-    <${HeatStrip} id=${run.id} attempt=${attempt} ranks=${lines.length} />`;
+    </div>`;
 }
 
 /** @param {RunState} run @param {Stats | null} stats @returns {Line[]} */

@@ -110,7 +110,10 @@ test("following stays at the end, and who scrolls up is left where they are", as
   assert.equal(await follow.getAttribute("aria-pressed"), "true");
   await page.locator(".log").evaluate((e) => (e.scrollTop = 100));
   await page.locator('.chip[aria-pressed="false"]', { hasText: "Follow" }).waitFor();
+  // What was passed while the end was followed does not draw them back.
+  await page.waitForTimeout(100);
   const top = await scroll(page);
+  assert.equal(top, 100);
   const size = page.locator(".log-tools", { hasText: "Download" });
   const before = await size.textContent();
   appendFileSync(logPath(run.id, 0), numbers(600, 900));
@@ -120,6 +123,34 @@ test("following stays at the end, and who scrolls up is left where they are", as
   await lines(page).getByText("line 899", { exact: true }).waitFor();
   await run.end("FINISHED");
   await page.getByText("End of log").waitFor();
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("a log of long progress bars is read as far as it is looked at", async () => {
+  const bar = (/** @type {number} */ i) => `${`\repoch ${i} step 1234567`.repeat(5500)}\n`;
+  const run = await withLogs("bars", [Array.from({ length: 150 }, (_, i) => bar(i)).join("")]);
+  const { page, problems } = await open(browser);
+  let asked = 0;
+  page.on("request", (r) => void (/\/logs\/0\/0$/.test(r.url()) && (asked += 1)));
+  /** Until a while has passed without a question. */
+  const quiet = () =>
+    until(async () => {
+      const before = asked;
+      await page.waitForTimeout(1000);
+      return asked === before;
+    }, "the reading to end");
+  await page.goto(`${head.url}runs/${run.id}?tab=logs`);
+  await lines(page).getByText("epoch 149 step").waitFor();
+  await quiet();
+  const followed = asked;
+  assert.ok(followed < 80, `${followed} parts were read`);
+  await lines(page).getByText("epoch 149 step").waitFor();
+  await page.locator(".log").evaluate((e) => (e.scrollTop -= 100));
+  await page.locator('.chip[aria-pressed="false"]', { hasText: "Follow" }).waitFor();
+  await until(async () => asked > followed, "what is above to be read");
+  await quiet();
+  await run.end("FINISHED");
   assert.deepEqual(problems, []);
   await page.close();
 });

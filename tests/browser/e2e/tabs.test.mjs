@@ -159,8 +159,12 @@ test("an ended run goes to the trash and comes back", async () => {
   await button(page, "Delete").click();
   await page.getByText("In the trash since").waitFor();
   await button(page, "Undo").click();
+  // What is being written outlasts it.
+  await button(page, "Add notes").click();
+  await page.getByLabel("Notes, in Markdown").fill("a draft");
   await button(page, "Delete").click();
   await page.getByText("In the trash since").waitFor();
+  assert.equal(await page.getByLabel("Notes, in Markdown").inputValue(), "a draft");
   await page.reload();
   await page.getByText("In the trash since").waitFor();
   await button(page, "Restore").click();

@@ -2,7 +2,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { hits, marked, stepTo } from "../../../static/js/model/find.js";
-import { completeFrom, haveTimes, interleave, toExtend } from "../../../static/js/model/interleave.js";
+import {
+  completeFrom,
+  haveTimes,
+  interleave,
+  toExtend,
+  withoutTimes,
+} from "../../../static/js/model/interleave.js";
 import { timeOf } from "../../../static/js/model/log_time.js";
 import { LogWindow, MAX_ROWS } from "../../../static/js/model/log_window.js";
 import { begin, drain, newSource, take } from "../../../static/js/model/rank_source.js";
@@ -64,6 +70,22 @@ test("too much is cut at the far end, and lines keep their numbers", () => {
   assert.ok(early.length <= MAX_ROWS && early.end < before);
   early.append(piece(early.end, "again\n"));
   assert.equal(shown(early).at(-1), "again");
+});
+
+test("what a progress bar overwrote does not count as much that is held", () => {
+  const bar = (/** @type {number} */ i) => `${"\rstep 1234567".repeat(10_000)}\repoch ${i}       \n`;
+  const texts = Array.from({ length: 80 }, (_, i) => bar(i));
+  const held = LogWindow.of([piece(0, texts.slice(40).join(""))]);
+  const before = LogWindow.of([piece(0, texts.slice(0, 40).join(""))]);
+  held.prepend(before);
+  held.append(piece(held.end, bar(80)));
+  assert.equal(held.length, 81);
+  assert.match(shown(held)[80], /^epoch 80/);
+});
+
+test("many short lines with long rows are cut by what they show, not by their bytes", () => {
+  const held = LogWindow.of([piece(0, "\x1b[4000Cx\n".repeat(5000))]);
+  assert.ok(held.length < 2000 && held.start > 0);
 });
 
 test("times are found where loggers write them", () => {
@@ -178,6 +200,43 @@ test("without any time there is no order but that of the ranks", () => {
   ];
   assert.equal(haveTimes(parts), false);
   assert.deepEqual(texts(interleave(parts)), ["a", "b", "c"]);
+});
+
+test("a rank without times stands where those with times begin, and is named", () => {
+  const parts = [
+    part(0, [[10, "a10"]], false),
+    part(
+      1,
+      [
+        [null, "b"],
+        [null, "more b"],
+      ],
+      false,
+    ),
+    part(2, [
+      [5, "c5"],
+      [15, "c15"],
+    ]),
+  ];
+  assert.deepEqual(texts(interleave(parts)), ["a10", "b", "more b", "c15"]);
+  assert.deepEqual(withoutTimes(parts), [1]);
+});
+
+test("a line that is longer than what is read is taken in parts, and the first line knows its place", () => {
+  const source = newSource(0, 0);
+  begin(source, [piece(1000, `${"x".repeat(50)}\n`)], 1000);
+  assert.deepEqual([source.start, source.end], [1000, 1051]);
+  assert.equal(drain(source)[0].at, 1000);
+  const cut = newSource(0, 0);
+  begin(cut, [piece(1000, "cut\nwhole\n")], 1000);
+  assert.equal(drain(cut)[0].at, 1004);
+});
+
+test("a piece of very many lines is drained", () => {
+  const source = newSource(0, 0);
+  begin(source, [piece(0, "\n".repeat(200_000))], 0);
+  assert.equal(drain(source).length, 200_000);
+  assert.equal(source.lines.length, 200_000);
 });
 
 test("a rank's bytes become lines with times, also past midnight and across what is left out", () => {

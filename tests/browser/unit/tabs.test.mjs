@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { marked } from "marked";
-import { decoded, nodes, safeHref } from "../../../static/js/model/markdown.js";
+import { decoded, nodes, safeHref, treeOf } from "../../../static/js/model/markdown.js";
 import { plotOf, scoreOf } from "../../../static/js/model/scores.js";
 import { heat, straggler } from "../../../static/js/model/straggle.js";
 import { bars, kind, lostBy, summary, workers } from "../../../static/js/model/timeline.js";
@@ -39,6 +39,23 @@ test("raw HTML stays text, and entities are characters", () => {
   const found = nodes(marked.lexer("a <b>x</b> &lt;i&gt; &#x41;&amp;"));
   assert.deepEqual(found, [{ tag: "p", props: {}, children: ["a ", "<b>", "x", "</b>", " <i> A&"] }]);
   assert.equal(decoded("&nope; &#0; &#99999999;"), "&nope; &#0; &#99999999;");
+});
+
+test("notes that would take too long or nest too deeply are shown as they were written", () => {
+  const lexer = (/** @type {string} */ text) => marked.lexer(text, { gfm: true, breaks: true });
+  for (const text of [
+    ">".repeat(2000),
+    ">".repeat(200),
+    "_a__".repeat(16_000),
+    "*a**".repeat(16_000),
+    `${"_a__".repeat(100)}\n`.repeat(150),
+  ]) {
+    const begun = performance.now();
+    assert.deepEqual(treeOf(text, lexer), [{ tag: "pre", props: { tabindex: 0 }, children: [text] }]);
+    assert.ok(performance.now() - begun < 1000);
+  }
+  const long = "A **bold** word and a snake_case_name.\n\n".repeat(1500);
+  assert.equal(treeOf(long, lexer).length, 1500);
 });
 
 test("links lead to the web or to a mailbox, and nowhere else", () => {

@@ -60,6 +60,21 @@ test("an escape that never ends does not swallow the log", () => {
   assert.ok(line.startsWith("␛]0;xxx"));
 });
 
+test("an escape that does not end in its line hides nothing after it, and is shown", () => {
+  for (const start of ["\x1b]0;t", "\x1bPq", "\x1b_x"])
+    assert.deepEqual(text(`a${start}\n`, "b\n", "c\x07\n"), [`a␛${start.slice(1)}`, "b", "c␇"]);
+  const terminal = new Terminal();
+  terminal.write("a\x1b]0;title\x1b");
+  terminal.flush(0);
+  assert.equal(
+    terminal
+      .line(0)
+      .spans.map((s) => s.text)
+      .join(""),
+    "a␛]0;title␛",
+  );
+});
+
 test("markup stays text", () => {
   assert.deepEqual(text("<script>alert(1)</script>&amp;"), ["<script>alert(1)</script>&amp;"]);
 });
