@@ -9,7 +9,7 @@ import { columns as columnsOf, FIRST, nextSort, PHONE_REM, sortedBy, widthOf } f
 import { stretch, toggle, toggleAll } from "../model/selection.js";
 import { NEWEST_FIRST } from "../model/view.js";
 import { adjust } from "../state/route.js";
-import { list, loadMore, scrolled } from "../state/runs.js";
+import { error, list, loading, loadMore, scrolled } from "../state/runs.js";
 import { html } from "./html.js";
 import { bind } from "./keyboard.js";
 import { RunRow } from "./run_row.js";
@@ -29,9 +29,12 @@ export function RunTable({ view, foot }) {
   const { from, to, last, width } = useWindow(frame, rows.length, rowPx);
   useAnchor(frame, ids, rowPx, loadedFor);
   useScrollKept(frame, loadedFor);
+  // Also when something else was loaded meanwhile, for that broke off what was asked for.
+  const busy = loading.value;
   useEffect(() => {
-    if (token && last > rows.length - ahead(rows.length)) void loadMore();
-  }, [last, token, rows.length]);
+    // After an error the reader asks (the button below the rows), or the stream that comes back.
+    if (token && !busy && !error.peek() && last > rows.length - ahead(rows.length)) void loadMore();
+  }, [last, token, rows.length, busy]);
   const fits = columnsOf(view.col, metrics, phone ? 0 : width / rem);
   const columns = useMemo(() => fits, [fits.map((c) => c.id).join("\n")]);
   const onSelect = useSelecting(view, ids);
