@@ -66,11 +66,11 @@ python() {
 # Debian's nginx, for the dashboard behind a proxy: the program alone, unpacked below target/, because an installed one
 # would be a service that runs. The libraries that it wants are there wherever OpenSSL 3 is.
 nginx_program() {
-    [ -z "${NGINX:-}" ] && [ ! -x /usr/sbin/nginx ] || return 0
+    [ -z "${NGINX_PROGRAM:-}" ] && [ ! -x /usr/sbin/nginx ] || return 0
     local dir=$root/target/nginx
-    export NGINX=$dir/usr/sbin/nginx
-    [ ! -x "$NGINX" ] || return 0
-    command -v apt-get >/dev/null || { echo "install nginx, or say NGINX=/path/to/it" >&2; return 1; }
+    export NGINX_PROGRAM=$dir/usr/sbin/nginx
+    [ ! -x "$NGINX_PROGRAM" ] || return 0
+    command -v apt-get >/dev/null || { echo "install nginx, or say NGINX_PROGRAM=/path/to/it" >&2; return 1; }
     local as_root=()
     [ "$(id -u)" = 0 ] || as_root=(sudo)
     rm -rf "$dir"
@@ -79,7 +79,7 @@ nginx_program() {
     apt-get download -qq nginx || { "${as_root[@]}" apt-get update -qq; apt-get download -qq nginx; }
     dpkg -x nginx_*.deb .
     cd "$root"
-    "$NGINX" -v 2>/dev/null || { echo "$NGINX does not run: install nginx, or say NGINX=/path/to/it" >&2; return 1; }
+    "$NGINX_PROGRAM" -v 2>/dev/null || { echo "$NGINX_PROGRAM does not run: install nginx, or say NGINX_PROGRAM=/path/to/it" >&2; return 1; }
 }
 
 browser() {

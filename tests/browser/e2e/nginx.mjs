@@ -11,7 +11,7 @@ import { fileURLToPath } from "node:url";
 import { until } from "./browser.mjs";
 
 const FETCHED = fileURLToPath(new URL("../../../target/nginx/usr/sbin/nginx", import.meta.url));
-const PROGRAM = process.env.NGINX ?? ["/usr/sbin/nginx", FETCHED].find((path) => existsSync(path));
+const PROGRAM = process.env.NGINX_PROGRAM ?? ["/usr/sbin/nginx", FETCHED].find((path) => existsSync(path));
 
 /**
  * Nothing is set but what the path needs. The head itself says that its streams are not to be buffered, and
@@ -55,7 +55,8 @@ export class Nginx {
 
   /** @param {string} prefix with slashes @param {string} head its URL @param {string} host name that browsers use */
   async start(prefix, head, host) {
-    if (!PROGRAM) throw new Error("there is no nginx: tests/run.sh fetches Debian's, or name one with NGINX");
+    if (!PROGRAM)
+      throw new Error("there is no nginx: tests/run.sh fetches Debian's, or name one with NGINX_PROGRAM");
     const port = await freePort();
     const conf = join(this.#dir, "nginx.conf");
     writeFileSync(conf, config(this.#dir, port, prefix, head));
