@@ -103,8 +103,10 @@ test("a hidden tab is quiet, and catches up when it is looked at again", async (
   await page.getByText("Live", { exact: true }).waitFor();
   await streamsAre(1);
   // What was asked for when the page was opened is not meant.
-  await page.clock.runFor(2_000);
-  await page.waitForLoadState("networkidle");
+  await until(async () => {
+    await page.clock.runFor(500);
+    return (await page.locator(".spark:not(:has(path))").count()) === 0;
+  }, "the small curves of the list");
   page.on("request", (r) => requests.push(r.url()));
   await hide(page, true);
   await page.clock.fastForward(60_000);
