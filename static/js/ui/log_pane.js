@@ -35,7 +35,7 @@ export function LogPane({ log, find, current, link, pinned, onPin, onTop }) {
   const target = log.target.value;
   const count = log.count();
   const base = log.base();
-  const { from, to } = useWindow(/** @type {any} */ (pane), count, linePx);
+  const { from, to, height } = useWindow(/** @type {any} */ (pane), count, linePx);
   const before = useRef({ part: log.part(), base });
   const seen = useRef(0);
   // Scrolling back to where it is is no wish to stay at the end.
@@ -48,7 +48,7 @@ export function LogPane({ log, find, current, link, pinned, onPin, onTop }) {
       scrollTo(element.scrollTop + shift * linePx);
     before.current = { part: log.part(), base };
     if (pinned) scrollTo(element.scrollHeight);
-  }, [version, pinned, linePx]);
+  }, [version, pinned, linePx, height]);
 
   useLayoutEffect(() => {
     if (!target || target.seq === seen.current) return;

@@ -2,7 +2,7 @@
 // where there are notes.
 /** @import { RunState } from "../state/run.js" */
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { annotateRun, errorText } from "../server/api.js";
 import { announce } from "../server/events.js";
 import { html } from "./html.js";
@@ -46,7 +46,7 @@ function Editor({ id, text, setText, done }) {
   const [sending, setSending] = useState(false);
   const [error, setError] = useState(/** @type {string | null} */ (null));
   const field = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
-  useEffect(() => field.current?.focus(), []);
+  useLayoutEffect(() => field.current?.focus(), []);
   /** @param {Event} e */
   const save = async (e) => {
     e.preventDefault();

@@ -21,6 +21,8 @@ import { Tags } from "./tags.js";
 const METRICS_SHOWN = 10;
 /** More settings than these are searched. */
 const SETTINGS_SHOWN = 20;
+/** A value of more characters may have more lines than its place shows at once. */
+const LONG_VALUE = 200;
 
 /** @param {{ view: RunView, run: RunState }} props */
 export function Overview({ view, run }) {
@@ -127,9 +129,12 @@ function Failure({ failure }) {
 /** @param {{ rows: [string, string][], none?: string }} props */
 function Pairs({ rows, none = "" }) {
   if (rows.length === 0) return html`<p class="quiet">${none}</p>`;
+  // What may be too long for its place scrolls there, also by keys.
+  const place = (/** @type {string} */ key, /** @type {string} */ value) =>
+    value.length > LONG_VALUE && { tabindex: 0, role: "group", "aria-label": plain(key) };
   return html`<table class="pairs">
     <tbody>
-      ${rows.map(([key, value]) => html`<tr key=${key}><th scope="row"><bdi>${plain(key)}</bdi></th><td><div><bdi>${plain(value)}</bdi></div></td></tr>`)}
+      ${rows.map(([key, value]) => html`<tr key=${key}><th scope="row"><bdi>${plain(key)}</bdi></th><td><div ...${place(key, value)}><bdi>${plain(value)}</bdi></div></td></tr>`)}
     </tbody>
   </table>`;
 }

@@ -1,7 +1,7 @@
 // The name of a run as the title of its page, and the way to give it another one.
 /** @import { RunState } from "../state/run.js" */
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { plain } from "../model/text.js";
 import { annotateRun, errorText } from "../server/api.js";
 import { announce } from "../server/events.js";
@@ -16,7 +16,7 @@ export function RunName({ run }) {
   const field = useRef(/** @type {HTMLInputElement | null} */ (null));
   const button = useRef(/** @type {HTMLElement | null} */ (null));
   const editing = text !== null;
-  useEffect(() => field.current?.select(), [editing]);
+  useLayoutEffect(() => field.current?.select(), [editing]);
 
   const done = () => {
     setText(null);

@@ -2,7 +2,7 @@
 // run's own state; this shows only the question and an answer that was no.
 /** @import { TrainRun } from "../types.js" */
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { isLive } from "../model/status.js";
 import { errorText, stopRun } from "../server/api.js";
 import { announce } from "../server/events.js";
@@ -16,8 +16,8 @@ export function StopButton({ run }) {
   const keep = useRef(/** @type {HTMLButtonElement | null} */ (null));
   const ask = useRef(/** @type {HTMLButtonElement | null} */ (null));
   const asked = useRef(false);
-  // To the answer that changes nothing, and back to where the question came from.
-  useEffect(() => {
+  // To the answer that changes nothing, and back to where the question came from; at once, before another key.
+  useLayoutEffect(() => {
     if (asking) keep.current?.focus();
     else if (asked.current) ask.current?.focus();
     asked.current = asking;

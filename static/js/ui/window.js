@@ -10,7 +10,7 @@ const SPARE_AFTER_MS = 300;
 
 /**
  * @param {RefObject<HTMLElement | null>} frame what scrolls @param {number} count @param {number} rowPx
- * @returns {{ from: number, to: number, last: number, width: number }} rows to draw, without `to`, the last in sight, and how wide the frame is, px
+ * @returns {{ from: number, to: number, last: number, width: number, height: number }} rows to draw, without `to`, the last in sight, and how large the frame is, px
  */
 export function useWindow(frame, count, rowPx) {
   const [top, setTop] = useState(0);
@@ -44,7 +44,7 @@ export function useWindow(frame, count, rowPx) {
   }, [rowPx]);
   const last = top + Math.ceil(size.height / rowPx);
   const from = Math.max(0, Math.min(top - spare, count - 1));
-  return { from, to: Math.min(count, last + spare), last, width: size.width };
+  return { from, to: Math.min(count, last + spare), last, ...size };
 }
 
 /**

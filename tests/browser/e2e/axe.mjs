@@ -6,12 +6,14 @@ import { createRequire } from "node:module";
 
 const SOURCE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
-/** Findings, none if all is well. @param {Page} page @returns {Promise<string[]>} */
-export async function findings(page) {
+/** Findings, none if all is well. @param {Page} page @param {string[]} [rules] only these @returns {Promise<string[]>} */
+export async function findings(page, rules) {
   // Through the debugger, so that the page's content security policy need not allow it.
   if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(SOURCE);
-  const { violations } = await page.evaluate(() =>
-    /** @type {any} */ (window).axe.run(document, { resultTypes: ["violations"] }),
+  const { violations } = await page.evaluate(
+    (runOnly) =>
+      /** @type {any} */ (window).axe.run(document, { resultTypes: ["violations"], preload: false, runOnly }),
+    rules,
   );
   return violations
     .filter((/** @type {any} */ v) => v.impact === "serious" || v.impact === "critical")

@@ -3,22 +3,11 @@
 /** @import { Page } from "playwright-core" */
 
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { launch, open, until } from "./browser.mjs";
-import { Head } from "./head.mjs";
+import { test } from "node:test";
+import { until } from "./browser.mjs";
+import { stage } from "./stage.mjs";
 
-const head = new Head();
-/** @type {import("playwright-core").Browser} */
-let browser;
-
-before(async () => {
-  await head.start();
-  browser = await launch();
-});
-after(async () => {
-  await browser?.close();
-  await head.close();
-});
+const { head, open } = stage();
 
 /** @param {string} name @param {number} [points] */
 async function started(name, points = 3) {
@@ -38,7 +27,7 @@ const compare = (/** @type {{ id: string }[]} */ runs, query = "") =>
 
 test("a chart lives on after it filled the window, and nothing behind that takes keys or the focus", async () => {
   const run = await started("full");
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(`${head.url}runs/${run.id}?tab=metrics&zoom=0..1`);
   await value(page, "loss").waitFor();
   const button = chart(page, "loss").getByRole("button", { name: "Full screen: loss" });
@@ -81,7 +70,7 @@ test("a chart lives on after it filled the window, and nothing behind that takes
 
 test("the last points of a run that ends are drawn, also of a key that is new", async () => {
   const run = await started("ends");
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(`${head.url}runs/${run.id}?tab=metrics`);
   await value(page, "loss").getByText("2.5").waitFor();
   for (let i = 3; i < 6; i += 1) await run.report([{ step: i, metrics: { loss: i } }]);
@@ -96,7 +85,7 @@ test("the last points of a run that ends are drawn, also of a key that is new", 
 
 test("by the clock, a part of several runs has finer points of each", async () => {
   const runs = [await started("a", 5000), await started("b", 5000)];
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   /** @type {string[]} */
   const asked = [];
   page.on("request", (r) => /metrics\/(query|series)/.test(r.url()) && asked.push(r.url()));
@@ -116,7 +105,7 @@ test("one run that cannot be had, or is deleted, holds up no other", async () =>
   const [good, bad] = [await started("good"), await started("bad")];
   await good.report([{ step: 3, metrics: { fine: 1 } }]);
   await bad.report([{ step: 3, metrics: { late: 1 } }]);
-  const { page } = await open(browser);
+  const { page } = await open();
   const busy = (/** @type {import("playwright-core").Route} */ route) =>
     route.fulfill({ status: 503, json: { title: "Busy", detail: "The head is busy." } });
   await page.route(`**/runs/${bad.id}/metrics`, busy);
@@ -141,7 +130,7 @@ test("one run that cannot be had, or is deleted, holds up no other", async () =>
 test("an answer that breaks off is asked for again, also of a run that is over", async () => {
   const run = await started("over");
   await run.end("FINISHED");
-  const { page } = await open(browser);
+  const { page } = await open();
   let breaks = true;
   await page.route(/metrics\/series/, (route) =>
     breaks ? route.fulfill({ contentType: "application/json", body: '{"series":[' }) : route.continue(),
@@ -160,7 +149,7 @@ test("a search leaves no group blank that was far below", async () => {
   const names = Array.from({ length: 30 }, (_, i) => String(i).padStart(2, "0"));
   const metrics = Object.fromEntries(names.flatMap((n) => [`a/${n}`, `z/${n}`]).map((key) => [key, 1]));
   await run.report([{ step: 0, metrics }]);
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(`${head.url}runs/${run.id}?tab=metrics`);
   await value(page, "a/00").waitFor();
   assert.equal(await chart(page, "z/00").count(), 0, "its place is far below");
@@ -174,7 +163,7 @@ test("a search leaves no group blank that was far below", async () => {
 });
 
 test("further experiments are added to those that are there, and a page that failed is asked for again", async () => {
-  const { page } = await open(browser);
+  const { page } = await open();
   const names = Array.from({ length: 12 }, (_, i) => `made-${String(i).padStart(2, "0")}`);
   /** @type {string[]} */
   const asked = [];
@@ -217,7 +206,7 @@ test("a sweep has the values of a run that is over also if they could not be had
     await run.end("FINISHED");
     runs.push(run);
   }
-  const { page } = await open(browser);
+  const { page } = await open();
   const url = `**/runs/${runs[1].id}/metrics`;
   await page.route(url, (route) => route.fulfill({ status: 503, json: { detail: "The head is busy." } }));
   await page.goto(compare(runs, "&tab=sweep&take=min"));

@@ -2,13 +2,11 @@
 /** @import { Page } from "playwright-core" */
 
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { launch, open, row, screenshot, until } from "./browser.mjs";
-import { Head } from "./head.mjs";
+import { test } from "node:test";
+import { row, screenshot, until } from "./browser.mjs";
+import { stage } from "./stage.mjs";
 
-const head = new Head();
-/** @type {import("playwright-core").Browser} */
-let browser;
+const { head, open } = stage({ begin: fill });
 /** @type {import("./head.mjs").Controller[]} */
 const runs = [];
 const SETTINGS = [
@@ -19,9 +17,7 @@ const SETTINGS = [
 ];
 const HOSTILE = `<img src=x onerror="alert(1)">`;
 
-before(async () => {
-  await head.start();
-  browser = await launch();
+async function fill() {
   for (const [i, settings] of SETTINGS.entries()) {
     const name = i === 3 ? HOSTILE : `sweep-${i}`;
     const run = await head.register({ name, experiment: "sweep", settings, tags: { owner: `o${i % 2}` } });
@@ -34,11 +30,7 @@ before(async () => {
     );
     await run.end("FINISHED");
   }
-});
-after(async () => {
-  await browser?.close();
-  await head.close();
-});
+}
 
 /** @param {Record<string, string>} [query] @param {string[]} [ids] */
 const compare = (query = {}, ids = runs.map((r) => r.id)) =>
@@ -51,7 +43,7 @@ const shownSettings = (page) =>
 test("the legend names each run, follows its status and leaves a run out", async () => {
   const live = await head.register({ name: "still-going", experiment: "sweep" });
   await live.run(1);
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(compare({ tab: "settings" }, [...runs.map((r) => r.id), live.id]));
   await page.getByRole("heading", { name: "Compare 5 runs" }).waitFor();
   await row(page, live.id).getByText("running").waitFor();
@@ -78,7 +70,7 @@ test("the legend names each run, follows its status and leaves a run out", async
 });
 
 test("only what differs is shown until all is asked for, and the URL keeps it", async () => {
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(compare({ tab: "settings" }));
   await page.getByText("1 equal setting hidden").waitFor();
   const differing = await shownSettings(page);
@@ -102,7 +94,7 @@ test("only what differs is shown until all is asked for, and the URL keeps it", 
 });
 
 test("a sweep sets the varying setting against the held-out loss; choices are in the URL and survive a reload", async () => {
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(compare({ tab: "sweep" }));
   await page.getByText(`1 run has no val/loss: ${HOSTILE}`).waitFor();
   const across = page.getByRole("combobox", { name: "Across" });
@@ -141,7 +133,7 @@ test("a sweep sets the varying setting against the held-out loss; choices are in
 });
 
 test("dragging along an axis picks out runs", async () => {
-  const { page, problems } = await open(browser, { height: 1400 });
+  const { page, problems } = await open({ height: 1400 });
   await page.goto(compare({ tab: "sweep" }));
   const zone = page.locator('[data-chart="parallel"] .brush-zone').first();
   const box = await until(() => zone.boundingBox(), "the first axis");
@@ -159,7 +151,7 @@ test("dragging along an axis picks out runs", async () => {
 });
 
 test("a run that is not there is named and can be taken out; none and one run say what to do", async () => {
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(compare({ tab: "settings" }, [runs[0].id, "no-such-run"]));
   await row(page, "no-such-run").getByText("There is no such run").waitFor();
   await page.locator('tr[data-setting="same"]').waitFor();
@@ -178,27 +170,4 @@ test("a run that is not there is named and can be taken out; none and one run sa
   await page.getByText("More than 100 runs are named").waitFor();
   await page.getByRole("button", { name: "Remove the 99 runs that are not there" }).waitFor();
   await page.close();
-});
-
-test("the charts are those of the runs, and the page holds on a phone and in both themes", async () => {
-  for (const [name, tab, options] of /** @type {const} */ ([
-    ["light", "charts", {}],
-    ["dark", "sweep", { dark: true, height: 1300 }],
-    ["phone", "sweep", { width: 390, height: 844 }],
-    ["phone-settings", "settings", { width: 390, height: 844 }],
-  ])) {
-    const { page, problems } = await open(browser, options);
-    await page.goto(compare({ tab }));
-    await row(page, runs[0].id).getByText("Finished").waitFor();
-    if (tab === "charts") await page.getByRole("heading", { name: "val/loss" }).waitFor();
-    if (tab === "sweep") await page.locator("[data-line]").first().waitFor();
-    if (tab === "settings") await page.locator("tr[data-setting]").first().waitFor();
-    await screenshot(page, `compare-${name}`);
-    const wider = await page.evaluate(
-      () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
-    );
-    assert.ok(wider <= 0, `${name}: ${wider} px stick out`);
-    assert.deepEqual(problems, []);
-    await page.close();
-  }
 });

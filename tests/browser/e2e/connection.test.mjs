@@ -1,25 +1,14 @@
 // A head that goes away and comes back, seen from an open page.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { launch, open, row, screenshot, until } from "./browser.mjs";
-import { Head } from "./head.mjs";
+import { test } from "node:test";
+import { row, screenshot, until } from "./browser.mjs";
+import { stage } from "./stage.mjs";
 
-const head = new Head();
-/** @type {import("playwright-core").Browser} */
-let browser;
-
-before(async () => {
-  await head.start();
-  browser = await launch();
-});
-after(async () => {
-  await browser?.close();
-  await head.close();
-});
+const { browser, head, open } = stage();
 
 test("a lost head is shown, what was known stays, and the page heals on the same port", async () => {
   const old = await head.register({ name: "before-the-loss" });
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(head.url);
   await row(page, old.id).waitFor();
   await page.getByText("Live", { exact: true }).waitFor();
@@ -43,7 +32,7 @@ test("a lost head is shown, what was known stays, and the page heals on the same
 
 test("who has scrolled far stays there when the head comes back", async () => {
   const all = await Promise.all(Array.from({ length: 90 }, (_, i) => head.register({ name: `far-${i}` })));
-  const { page } = await open(browser);
+  const { page } = await open();
   await page.goto(`${head.url}?q=far-`);
   const frame = page.locator(".table-frame");
   await page.getByText("50 of 90 runs").waitFor({ state: "attached" });
@@ -65,7 +54,7 @@ test("who has scrolled far stays there when the head comes back", async () => {
 test("a run page heals too", async () => {
   const run = await head.register({ name: "trains-on" });
   await run.run(1);
-  const { page } = await open(browser);
+  const { page } = await open();
   await page.goto(`${head.url}runs/${run.id}?tab=metrics`);
   await page.getByText("Live", { exact: true }).waitFor();
   await page.getByText("No metric has been reported yet").waitFor();
@@ -95,18 +84,20 @@ const hide = (page, hidden) =>
 
 test("a hidden tab is quiet, and catches up when it is looked at again", async () => {
   await streamsAre(0);
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.clock.install();
   /** @type {string[]} */
   const requests = [];
+  // What is asked for when the page is opened, and a second later for the page that is likely next, is not meant.
+  const last = page.waitForEvent("requestfinished", (r) => r.url().endsWith("/ui/workers_tab.js"));
   await page.goto(head.url);
   await page.getByText("Live", { exact: true }).waitFor();
   await streamsAre(1);
-  // What was asked for when the page was opened is not meant.
   await until(async () => {
     await page.clock.runFor(500);
     return (await page.locator(".spark:not(:has(path))").count()) === 0;
   }, "the small curves of the list");
+  await last;
   page.on("request", (r) => requests.push(r.url()));
   await hide(page, true);
   await page.clock.fastForward(60_000);
@@ -125,7 +116,7 @@ test("a hidden tab is quiet, and catches up when it is looked at again", async (
 
 test("six tabs of a browser share one stream, and each hears what it must", async () => {
   await streamsAre(0);
-  const context = await browser.newContext({ viewport: { width: 1200, height: 700 } });
+  const context = await browser().newContext({ viewport: { width: 1200, height: 700 } });
   const pages = [];
   for (let i = 0; i < 6; i += 1) {
     const page = await context.newPage();
@@ -158,7 +149,7 @@ test("six tabs of a browser share one stream, and each hears what it must", asyn
 });
 
 test("a browser without shared workers listens in each tab by itself", async () => {
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.addInitScript(() => void Reflect.deleteProperty(window, "SharedWorker"));
   await page.goto(head.url);
   await page.getByText("Live", { exact: true }).waitFor();

@@ -14,26 +14,14 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { after, before, test } from "node:test";
-import { launch, open, screenshot, until } from "./browser.mjs";
-import { Head } from "./head.mjs";
+import { test } from "node:test";
+import { screenshot, until } from "./browser.mjs";
+import { stage } from "./stage.mjs";
 
 /** @import { Page } from "playwright-core" */
 
-const head = new Head();
+const { head, open } = stage({ end: async () => rmSync(dir, { recursive: true, force: true }) });
 const dir = mkdtempSync(join(tmpdir(), "trainhead-log-"));
-/** @type {import("playwright-core").Browser} */
-let browser;
-
-before(async () => {
-  await head.start();
-  browser = await launch();
-});
-after(async () => {
-  await browser?.close();
-  await head.close();
-  rmSync(dir, { recursive: true, force: true });
-});
 
 /** src/state/data_dir.rs says where. @param {string} id @param {number} rank */
 function logPath(id, rank) {
@@ -69,7 +57,7 @@ test("a log follows its worker as a terminal would show it, and hostile bytes ar
       const { train_runs } = await head.call("GET", "api/train/runs?q=writes-a-log");
       return train_runs[0]?.id;
     }, "the run to register");
-    const { page, problems } = await open(browser);
+    const { page, problems } = await open();
     await page.goto(`${head.url}runs/${id}?tab=logs`);
     await lines(page).getByText("␀end").waitFor();
     assert.deepEqual(await lines(page).allTextContents(), [
@@ -101,7 +89,7 @@ test("following stays at the end, and who scrolls up is left where they are", as
   const numbers = (/** @type {number} */ from, /** @type {number} */ to) =>
     Array.from({ length: to - from }, (_, i) => `line ${from + i}\n`).join("");
   const run = await withLogs("follows", [numbers(0, 300)]);
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(`${head.url}runs/${run.id}?tab=logs`);
   await lines(page).getByText("line 299", { exact: true }).waitFor();
   appendFileSync(logPath(run.id, 0), numbers(300, 600));
@@ -130,7 +118,7 @@ test("following stays at the end, and who scrolls up is left where they are", as
 test("a log of long progress bars is read as far as it is looked at", async () => {
   const bar = (/** @type {number} */ i) => `${`\repoch ${i} step 1234567`.repeat(5500)}\n`;
   const run = await withLogs("bars", [Array.from({ length: 150 }, (_, i) => bar(i)).join("")]);
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   let asked = 0;
   page.on("request", (r) => void (/\/logs\/0\/0$/.test(r.url()) && (asked += 1)));
   /** Until a while has passed without a question. */
@@ -157,7 +145,7 @@ test("a log of long progress bars is read as far as it is looked at", async () =
 
 test("a line can be linked to, and the place survives a reload", async () => {
   const run = await withLogs("linked", [Array.from({ length: 400 }, (_, i) => `line ${i}\n`).join("")]);
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(`${head.url}runs/${run.id}?tab=logs`);
   await page.getByRole("button", { name: "Start" }).click();
   await lines(page)
@@ -195,7 +183,7 @@ test("a log of 5 GB is read by parts: its ends, matches and errors, and what is 
   const run = await withLogs("large", [""]);
   sparse(run.id);
   await run.end("ERRORED", "it broke");
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   let read = 0;
   page.on("response", async (r) => {
     if (!/\/logs\/0\/0$/.test(r.url())) return;
@@ -250,7 +238,7 @@ test("ranks are one list in the order of their times, each line leads to its own
     `${stamp(1)} zero a\n${stamp(3)} zero b\nTraceback (most recent call last):\nValueError: zero\n`,
     `${stamp(2)} one a\n${stamp(4)} one b\n`,
   ]);
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(`${head.url}runs/${run.id}?tab=logs`);
   await page.getByLabel("Rank").selectOption("all");
   await lines(page).getByText("one b").waitFor();
@@ -297,7 +285,7 @@ test("ranks are one list in the order of their times, each line leads to its own
 
 test("logs without times say in which order they are, and go on as lines arrive", async () => {
   const run = await withLogs("timeless", ["a1\na2\n", "b1\nb2\n"]);
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(`${head.url}runs/${run.id}?tab=logs&rank=all`);
   await page.getByText("have no times in their lines").waitFor();
   assert.deepEqual(await lines(page).allTextContents(), ["a1", "a2", "b1", "b2"]);
@@ -309,30 +297,4 @@ test("logs without times say in which order they are, and go on as lines arrive"
   await run.end("FINISHED");
   assert.deepEqual(problems, []);
   await page.close();
-});
-
-test("logs hold on a phone and in the dark", async () => {
-  const text = Array.from(
-    { length: 90 },
-    (_, i) => `[12:00:${String(i % 60).padStart(2, "0")}] step ${i} ${"x".repeat(i)}\n`,
-  );
-  const run = await withLogs("narrow", [text.join(""), text.join("")]);
-  for (const [name, options] of /** @type {const} */ ([
-    ["dark", { dark: true }],
-    ["phone", { width: 390, height: 844 }],
-  ])) {
-    const { page, problems } = await open(browser, options);
-    for (const rank of ["0", "all"]) {
-      await page.goto(`${head.url}runs/${run.id}?tab=logs&rank=${rank}&find=step`);
-      await lines(page).getByText("89").first().waitFor();
-      const wider = await page.evaluate(
-        () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
-      );
-      assert.ok(wider <= 0, `${name}: ${wider} px stick out`);
-      await screenshot(page, `log-${rank}-${name}`);
-    }
-    assert.deepEqual(problems, []);
-    await page.close();
-  }
-  await run.end("FINISHED");
 });

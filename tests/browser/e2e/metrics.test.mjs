@@ -1,15 +1,13 @@
 // The charts of the Run page in a real browser against the real head.
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
-import { after, before, test } from "node:test";
-import { launch, open, screenshot, until } from "./browser.mjs";
-import { Head } from "./head.mjs";
+import { test } from "node:test";
+import { screenshot, until } from "./browser.mjs";
+import { stage } from "./stage.mjs";
 
 /** @import { Page } from "playwright-core" */
 
-const head = new Head();
-/** @type {import("playwright-core").Browser} */
-let browser;
+const { head, open } = stage({ begin: fill });
 /** @type {import("./head.mjs").Controller} */
 let run;
 /** More points than a chart asks for, with one spike. @type {import("./head.mjs").Controller} */
@@ -18,9 +16,7 @@ let long;
 const POINTS = 20_000;
 const SPIKE = 12_345;
 
-before(async () => {
-  await head.start();
-  browser = await launch();
+async function fill() {
   run = await head.register({ name: "digits-1" });
   await run.run(2);
   const steps = Array.from({ length: 60 }, (_, step) => ({
@@ -45,11 +41,7 @@ before(async () => {
       other: step.map((s) => s),
     },
   });
-});
-after(async () => {
-  await browser?.close();
-  await head.close();
-});
+}
 
 const chart = (/** @type {Page} */ page, /** @type {string} */ key) =>
   page.locator(`.chart-slot[data-metric="${key}"]`);
@@ -91,7 +83,7 @@ async function point(page, key, at) {
 const params = (page) => Object.fromEntries(new URL(page.url()).searchParams);
 
 test("a chart extends live from its last step only, and a NaN breaks neither it nor others", async () => {
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   const asked = watched(page);
   await page.goto(`${head.url}runs/${run.id}?tab=metrics`);
   await value(page, "train/loss").getByText("0.03333").waitFor();
@@ -128,7 +120,7 @@ test("a chart extends live from its last step only, and a NaN breaks neither it 
 });
 
 test("what a tick costs does not grow with the history, and nothing moves", async () => {
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   let bytes = 0;
   page.on("response", async (r) => {
     if (r.url().includes("/metrics/series")) bytes += (await r.body().catch(() => Buffer.alloc(0))).length;
@@ -157,7 +149,7 @@ test("what a tick costs does not grow with the history, and nothing moves", asyn
 });
 
 test("search, smoothing, axis and scale of the charts are in the URL", async () => {
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(`${head.url}runs/${run.id}?tab=metrics`);
   await page.locator("input[type=search]").fill("grad");
   await until(async () => (await page.locator(".chart-slot").count()) === 1, "only the charts that match");
@@ -177,7 +169,7 @@ test("search, smoothing, axis and scale of the charts are in the URL", async () 
 });
 
 test("a log scale says what it cannot show, and zeros and negatives break nothing", async () => {
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(`${head.url}runs/${run.id}?tab=metrics&scale=log&q=train`);
   await chart(page, "train/signed").getByText("7 points are not above 0").waitFor();
   await chart(page, "train/below").getByText("60 points are not above 0").waitFor();
@@ -201,7 +193,7 @@ const drawnPixels = (page, key) =>
     });
 
 test("a drag zooms all charts, fetches finer points, survives a reload, and new points leave it alone", async () => {
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   const asked = watched(page);
   await page.goto(`${head.url}runs/${long.id}?tab=metrics`);
   const points = chart(page, "loss").locator("[data-points]");
@@ -261,7 +253,7 @@ test("a drag zooms all charts, fetches finer points, survives a reload, and new 
 });
 
 test("a focused chart is zoomed and moved by keys; by relative and clock time as well", async () => {
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   for (const x of ["step", "time", "wall"]) {
     await page.goto(`${head.url}runs/${long.id}?tab=metrics&x=${x}`);
     await value(page, "loss").waitFor();
@@ -281,7 +273,7 @@ test("a focused chart is zoomed and moved by keys; by relative and clock time as
 });
 
 test("the crosshair is shared, and what it reads moves nothing", async () => {
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(`${head.url}runs/${run.id}?tab=metrics&q=train`);
   await value(page, "train/loss").waitFor();
   const over = chart(page, "train/grad").locator(".u-over");
@@ -305,7 +297,7 @@ test("a restart shows the new attempt; attempts can be branches, each with its n
   const again = await head.register({ name: "restarted" });
   await again.run(1);
   await again.report([0, 1, 2, 3, 4].map((step) => ({ step, metrics: { loss: 10 + step } })));
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(`${head.url}runs/${again.id}?tab=metrics`);
   await value(page, "loss").getByText("14").waitFor();
   assert.equal(await page.getByRole("group", { name: "Attempts" }).count(), 0);
@@ -342,7 +334,7 @@ test("a restart shows the new attempt; attempts can be branches, each with its n
 });
 
 test("one chart fills the window, arrows lead on, Escape closes", async () => {
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(`${head.url}runs/${run.id}?tab=metrics`);
   await chart(page, "train/grad").locator(".chart").hover();
   await chart(page, "train/grad").getByRole("button", { name: "Full screen: train/grad" }).click();
@@ -365,7 +357,7 @@ test("one chart fills the window, arrows lead on, Escape closes", async () => {
 });
 
 test("a chart is taken along as CSV, as an image and as a link", async () => {
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
   await page.goto(`${head.url}runs/${long.id}?tab=metrics&zoom=100..109`);
   await value(page, "loss").waitFor();
@@ -408,7 +400,7 @@ test("12,000 metrics: the first chart is there at once, and few places are made"
     );
     await wide.columns({ step: [part * 2, part * 2 + 1], metrics });
   }
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(`${head.url}runs/${run.id}?tab=metrics`);
   await value(page, "lr").waitFor();
   const listed = page.waitForResponse((r) => r.url().endsWith("/metrics"));
@@ -468,7 +460,7 @@ test("runs are compared in one question, and only what lives is extended", async
     if (i > 0) await one.end("FINISHED");
     runs.push(one);
   }
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   /** @type {string[]} */
   const asked = [];
   page.on(

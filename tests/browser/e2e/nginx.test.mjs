@@ -2,34 +2,27 @@
 // reload, what is live, a log, and a write. Nothing may be asked for outside of the path.
 import assert from "node:assert/strict";
 import { readFileSync, statSync } from "node:fs";
-import { after, before, test } from "node:test";
-import { launch, open, row, until } from "./browser.mjs";
-import { Head } from "./head.mjs";
+import { test } from "node:test";
+import { row, until } from "./browser.mjs";
 import { Nginx } from "./nginx.mjs";
 import { oneOfEach, places, there } from "./pages.mjs";
 import { seed } from "./seed.mjs";
+import { stage } from "./stage.mjs";
 
 const PREFIX = "/ml/th/";
 /** Browsers take every name that ends so for this machine, and the head does not. */
 const NAME = "ml.localhost";
-const head = new Head(["--quiet", "--base-path", PREFIX, "--allow-host", NAME]);
+const { head, open } = stage({
+  options: ["--quiet", "--base-path", PREFIX, "--allow-host", NAME],
+  begin: async () => {
+    await nginx.start(PREFIX, head.url, NAME);
+    ids = await seed(head.url, head.dir);
+  },
+  end: () => nginx.close(),
+});
 const nginx = new Nginx();
-/** @type {import("playwright-core").Browser} */
-let browser;
 /** @type {import("./seed.mjs").Seeded} */
 let ids;
-
-before(async () => {
-  await head.start();
-  await nginx.start(PREFIX, head.url, NAME);
-  browser = await launch();
-  ids = await seed(head.url, head.dir);
-});
-after(async () => {
-  await browser?.close();
-  await nginx.close();
-  await head.close();
-});
 
 /** @param {string[]} problems */
 function allWell(problems) {
@@ -37,7 +30,7 @@ function allWell(problems) {
 }
 
 test("every page opens by its address and by reload", async () => {
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   /** @type {string[]} */
   const wrong = [];
   for (const place of oneOfEach(places(ids))) {
@@ -58,7 +51,7 @@ test("every page opens by its address and by reload", async () => {
 });
 
 test("links lead from page to page below the path", async () => {
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(`${nginx.url}?q=gpt2-small-restarted`);
   await row(page, ids.restarted).locator("[data-row-link]").click();
   await page.waitForURL(`${nginx.url}runs/${ids.restarted}`);
@@ -89,7 +82,7 @@ test("links lead from page to page below the path", async () => {
 });
 
 test("a run and its points appear by themselves, through one stream that is not held back", async () => {
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(nginx.url);
   await page.getByText("Live", { exact: true }).waitFor();
   const run = await head.register({ name: "behind-nginx" });
@@ -112,7 +105,7 @@ test("a run and its points appear by themselves, through one stream that is not 
 
 test("a whole log is downloaded, and 5 GB are read by range", async () => {
   const path = `api/train/runs/${ids.failed}/logs/0/0`;
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(nginx.url);
   const got = await page.evaluate(async (url) => (await fetch(url)).text(), path);
   assert.equal(got, readFileSync(`${head.dir}/runs/${ids.failed}/logs/0/rank_0.log`, "utf8"));
@@ -133,7 +126,7 @@ test("a whole log is downloaded, and 5 GB are read by range", async () => {
 test("a page under the proxy's name may write, and any other may not", async () => {
   const run = await head.register({ name: "to-stop-behind-nginx" });
   await run.run(1);
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(`${nginx.url}?q=to-stop-behind`);
   const [request] = await Promise.all([
     page.waitForRequest((r) => r.method() === "POST" && r.url().endsWith("/stop")),

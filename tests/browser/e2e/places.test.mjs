@@ -1,21 +1,10 @@
 // The Experiments page and the Nodes page in a real browser against the real head.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { launch, open, row, screenshot, until } from "./browser.mjs";
-import { Head } from "./head.mjs";
+import { test } from "node:test";
+import { row, screenshot, until } from "./browser.mjs";
+import { stage } from "./stage.mjs";
 
-const head = new Head();
-/** @type {import("playwright-core").Browser} */
-let browser;
-
-before(async () => {
-  await head.start();
-  browser = await launch();
-});
-after(async () => {
-  await browser?.close();
-  await head.close();
-});
+const { head, open } = stage();
 
 const NODES = [
   {
@@ -27,7 +16,7 @@ const NODES = [
 ];
 
 test("without experiments, and without workers, the pages teach", async () => {
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(`${head.url}experiments`);
   await page.getByText("No experiments yet").waitFor();
   assert.match(await page.locator("main").innerText(), /trainhead run --experiment digits/);
@@ -39,7 +28,7 @@ test("without experiments, and without workers, the pages teach", async () => {
 });
 
 test("experiments count their runs by status, live, and lead to the filtered list", async () => {
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(`${head.url}experiments`);
   await page.getByText("Live", { exact: true }).waitFor();
   const other = await head.register({ name: "elsewhere", experiment: "<b>other</b>" });
@@ -78,7 +67,7 @@ test("experiments count their runs by status, live, and lead to the filtered lis
 });
 
 test("nodes show who is where, on which device, and that it is free again", async () => {
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   const run = await head.register({ name: "on-gpus" });
   await run.run(2, NODES);
   const waiting = await head.register({ name: "has-room" });
@@ -109,27 +98,4 @@ test("nodes show who is where, on which device, and that it is free again", asyn
   await page.getByText("No worker runs anywhere").waitFor();
   assert.deepEqual(problems, []);
   await page.close();
-});
-
-test("both pages hold on a phone and in both themes", async () => {
-  const run = await head.register({ name: "looks", experiment: "a-long-name-".repeat(8) });
-  await run.run(3, NODES);
-  for (const place of ["experiments", "nodes"]) {
-    for (const [name, options] of /** @type {const} */ ([
-      ["dark", { dark: true }],
-      ["phone", { width: 390, height: 844 }],
-    ])) {
-      const { page, problems } = await open(browser, options);
-      await page.goto(head.url + place);
-      await page.locator("[data-row-link]").first().waitFor();
-      await screenshot(page, `${place}-${name}`);
-      const wider = await page.evaluate(
-        () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
-      );
-      assert.ok(wider <= 0, `${place} ${name}: ${wider} px stick out`);
-      assert.deepEqual(problems, []);
-      await page.close();
-    }
-  }
-  await run.end("FINISHED");
 });

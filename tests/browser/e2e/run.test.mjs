@@ -1,19 +1,15 @@
 // The Run page in a real browser against the real head.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { launch, open, row, screenshot, until } from "./browser.mjs";
-import { Head } from "./head.mjs";
+import { test } from "node:test";
+import { row, screenshot, until } from "./browser.mjs";
+import { stage } from "./stage.mjs";
 
 const TABS = ["Overview", "Metrics", "Checkpoints", "Workers", "Logs", "Events"];
-const head = new Head();
-/** @type {import("playwright-core").Browser} */
-let browser;
+const { head, open } = stage({ begin: fill });
 /** @type {import("./head.mjs").Controller} */
 let run;
 
-before(async () => {
-  await head.start();
-  browser = await launch();
+async function fill() {
   run = await head.register({
     name: "digits-1",
     settings: { lr: 0.0003, model: { depth: 12 } },
@@ -30,14 +26,10 @@ before(async () => {
     },
   }));
   await run.report(steps);
-});
-after(async () => {
-  await browser?.close();
-  await head.close();
-});
+}
 
 test("the run page opens by link and by reload, and says what is happening", async () => {
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(head.url);
   await row(page, run.id).locator("[data-row-link]").click();
   await page.waitForURL(`**/runs/${run.id}`);
@@ -56,7 +48,7 @@ test("the run page opens by link and by reload, and says what is happening", asy
 });
 
 test("every tab has its own URL and draws without an error", async () => {
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(`${head.url}runs/${run.id}`);
   for (const tab of TABS) {
     await page.locator(".tabs").getByText(tab, { exact: true }).click();
@@ -74,7 +66,7 @@ test("every tab has its own URL and draws without an error", async () => {
 });
 
 test("checkpoints come by themselves, say what they are kept as, and can be pinned", async () => {
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   const settings = {
     checkpoints: { num_to_keep: 1, score_attribute: "accuracy", score_order: "max" },
   };
@@ -106,7 +98,7 @@ test("a metric that only another rank reports is shown as that rank's, and exten
   await some.run(2);
   await some.report([{ step: 1, metrics: { loss: 0.5 } }]);
   await some.report([{ step: 1, metrics: { "io/wait": 7 } }], 1);
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(`${head.url}runs/${some.id}?tab=metrics`);
   const chart = page.locator('[data-metric="io/wait"]');
   await chart.getByText("rank 1", { exact: true }).waitFor();
@@ -124,7 +116,7 @@ test("a restart shows the new attempt, and its steps replace the old ones", asyn
   const again = await head.register({ name: "restarted" });
   await again.run(1);
   await again.report([0, 1, 2, 3, 4].map((step) => ({ step, metrics: { loss: 10 + step } })));
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(`${head.url}runs/${again.id}?tab=metrics`);
   const value = page.locator('[data-metric="loss"] [data-value]');
   await value.getByText("14").waitFor();
@@ -147,32 +139,10 @@ test("a restart shows the new attempt, and its steps replace the old ones", asyn
 });
 
 test("an unknown run and an unknown page say so", async () => {
-  const { page } = await open(browser);
+  const { page } = await open();
   await page.goto(`${head.url}runs/no-such-run`);
   await page.getByText("There is no such run").waitFor();
   await page.getByRole("link", { name: "All runs" }).click();
   await row(page, run.id).waitFor();
   await page.close();
-});
-
-test("the page holds on a phone and in both themes", async () => {
-  for (const [name, options] of /** @type {const} */ ([
-    ["light", {}],
-    ["dark", { dark: true }],
-    ["phone", { width: 390, height: 844 }],
-  ])) {
-    const { page, problems } = await open(browser, options);
-    await page.goto(`${head.url}runs/${run.id}`);
-    await page.locator(".attempts tbody tr").waitFor();
-    await screenshot(page, `run-${name}`);
-    await page.goto(`${head.url}runs/${run.id}?tab=metrics&smooth=0.6`);
-    await page.locator("[data-value]").first().waitFor();
-    await screenshot(page, `metrics-${name}`);
-    const wider = await page.evaluate(
-      () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
-    );
-    assert.ok(wider <= 0, `${name}: ${wider} px stick out`);
-    assert.deepEqual(problems, []);
-    await page.close();
-  }
 });

@@ -1,32 +1,20 @@
 // The Runs page in a real browser against the real head.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { launch, open, row, screenshot, until } from "./browser.mjs";
-import { Head } from "./head.mjs";
+import { test } from "node:test";
+import { row, until } from "./browser.mjs";
+import { stage } from "./stage.mjs";
 
 const rows = (/** @type {import("playwright-core").Page} */ page) => page.locator("tr[data-run]");
-const head = new Head();
-/** @type {import("playwright-core").Browser} */
-let browser;
-
-before(async () => {
-  await head.start();
-  browser = await launch();
-});
-after(async () => {
-  await browser?.close();
-  await head.close();
-});
+const { head, open } = stage();
 
 test("an empty head teaches how to make the first run, which then appears by itself", async () => {
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(head.url);
   await page.getByText("No runs yet").waitFor();
   const text = await page.locator("main").innerText();
   assert.match(text, /trainhead run --workers 2 -- python3 train\.py/);
   assert.ok(text.includes(`trainhead run --head ${head.url.replace(/\/$/, "")}`));
   assert.match(text, /curl -X POST \S+\/api\/train\/runs/);
-  await screenshot(page, "empty-light");
 
   const run = await head.register({ name: "first-run" });
   await row(page, run.id).waitFor();
@@ -37,7 +25,7 @@ test("an empty head teaches how to make the first run, which then appears by its
 });
 
 test("a new run, its states and its metrics appear without a reload", async () => {
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(head.url);
   await page.getByText("Live", { exact: true }).waitFor();
   await page.evaluate(() => Object.assign(window, { notReloaded: true }));
@@ -76,7 +64,7 @@ test("filters and search are in the URL and survive a reload", async () => {
   const done = await head.register({ name: "alpha-done" });
   await done.end("FINISHED");
   const live = await head.register({ name: "alpha-live", tags: { sweep: "lr-3" } });
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(head.url);
   await row(page, done.id).waitFor();
   await page.locator(".chip", { hasText: "Started" }).click();
@@ -102,7 +90,7 @@ test("filters and search are in the URL and survive a reload", async () => {
 
 test("further pages come by scrolling, each run once, and only rows in sight are in the page", async () => {
   const all = await Promise.all(Array.from({ length: 330 }, (_, i) => head.register({ name: `many-${i}` })));
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(`${head.url}?q=many-`);
   await rows(page).first().waitFor();
   await page.mouse.move(700, 500);
@@ -161,7 +149,7 @@ test("the list is sorted by its heads, and in another order rows stay until some
     await run.report([{ step: 1, metrics: { "train/loss": loss } }]);
     await run.end("FINISHED");
   }
-  const { page, problems } = await open(browser, { width: 1800 });
+  const { page, problems } = await open({ width: 1800 });
   await page.goto(`${head.url}?q=sort-`);
   const order = async () => (await page.locator(".c-name a").allInnerTexts()).join();
   const sorted = (/** @type {string} */ text) => until(async () => (await order()) === text, text);
@@ -191,7 +179,7 @@ test("columns are chosen by the reader: metrics with small curves, settings, and
   const run = await head.register({ name: "columns-1", settings: { optimizer: { lr: 0.0003 } } });
   await run.run(1);
   await run.report([1, 2, 3].map((step) => ({ step, metrics: { "val/f1": step / 10 } })));
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(`${head.url}?q=columns-`);
   await row(page, run.id).waitFor();
   await page.getByRole("button", { name: "Columns", exact: true }).click();
@@ -225,7 +213,7 @@ test("columns are chosen by the reader: metrics with small curves, settings, and
 test("runs are selected by box, stretch and key, stay so as others come, and can be compared", async () => {
   const all = [];
   for (let i = 0; i < 4; i += 1) all.push(await head.register({ name: `pick-${i}` }));
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(`${head.url}?q=pick-`);
   await row(page, all[0].id).waitFor();
   await page.getByLabel("Select pick-3").click();
@@ -260,7 +248,7 @@ test("many runs are stopped, deleted, brought back by undo and out of the trash"
   await live.run(1);
   const ended = [await head.register({ name: "bulk-a" }), await head.register({ name: "bulk-b" })];
   for (const run of ended) await run.end("FINISHED");
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(`${head.url}?q=bulk-`);
   await row(page, live.id).waitFor();
   await page.getByLabel("Select all").click();
@@ -305,7 +293,7 @@ test("many runs are stopped, deleted, brought back by undo and out of the trash"
 test("a click on an experiment or a tag narrows the list, and can be taken back", async () => {
   const one = await head.register({ name: "narrow-1", experiment: "speech", tags: { team: "audio" } });
   const two = await head.register({ name: "narrow-2", experiment: "vision", tags: { team: "audio" } });
-  const { page, problems } = await open(browser, { width: 2000 });
+  const { page, problems } = await open({ width: 2000 });
   await page.goto(`${head.url}?q=narrow-`);
   await row(page, two.id).waitFor();
   await row(page, one.id).getByTitle("Only speech").click();
@@ -324,7 +312,7 @@ test("a click on an experiment or a tag narrows the list, and can be taken back"
 
 test("rows are walked and opened from the keyboard, and ? lists the keys", async () => {
   const [b, a] = [await head.register({ name: "keys-b" }), await head.register({ name: "keys-a" })];
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(`${head.url}?q=keys-`);
   await row(page, a.id).waitFor();
   await page.keyboard.press("?");
@@ -351,7 +339,7 @@ test("hostile names and tags are text", async () => {
     tags: { "<b>k</b>": `"><script>alert(2)</script>` },
     experiment: "<i>e</i>",
   });
-  const { page, problems } = await open(browser, { width: 1800 });
+  const { page, problems } = await open({ width: 1800 });
   await page.goto(head.url);
   await row(page, run.id).waitFor();
   const shown = name.replace("\u202e", "‹202E›");
@@ -369,7 +357,7 @@ test("hostile names and tags are text", async () => {
 test("stop asks once and calls the API", async () => {
   const run = await head.register({ name: "to-stop" });
   await run.run(1);
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   await page.goto(head.url);
   const stop = row(page, run.id).getByRole("button", { name: "Stop to-stop" });
   await stop.click();
@@ -388,27 +376,4 @@ test("stop asks once and calls the API", async () => {
   assert.equal(page.url(), head.url);
   assert.deepEqual(problems, []);
   await page.close();
-});
-
-test("the page holds on a phone and in both themes", async () => {
-  const run = await head.register({ name: "looks", experiment: "digits", tags: { team: "vision" } });
-  await run.run(2);
-  await run.report([{ step: 5, metrics: { "train/loss": 0.5, "val/accuracy": 0.9 } }]);
-  for (const [name, options] of /** @type {const} */ ([
-    ["light", {}],
-    ["dark", { dark: true }],
-    ["phone", { width: 390, height: 844 }],
-  ])) {
-    const { page, problems } = await open(browser, options);
-    await page.goto(head.url);
-    await row(page, run.id).waitFor();
-    await screenshot(page, `runs-${name}`);
-    const wider = await page.evaluate(
-      () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
-    );
-    assert.ok(wider <= 0, `${name}: ${wider} px stick out`);
-    assert.deepEqual(problems, []);
-    await page.close();
-  }
-  await run.end("FINISHED");
 });

@@ -1,24 +1,13 @@
 // What is around the pages: themes, and the whole way from the list to a stopped run by keyboard alone.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { launch, open, row, until } from "./browser.mjs";
-import { Head } from "./head.mjs";
+import { test } from "node:test";
+import { row, until } from "./browser.mjs";
+import { stage } from "./stage.mjs";
 
-const head = new Head();
-/** @type {import("playwright-core").Browser} */
-let browser;
-
-before(async () => {
-  await head.start();
-  browser = await launch();
-});
-after(async () => {
-  await browser?.close();
-  await head.close();
-});
+const { head, open } = stage();
 
 test("the reader chooses the theme, which stays and is there from the first paint", async () => {
-  const { page, problems } = await open(browser, { dark: true });
+  const { page, problems } = await open({ dark: true });
   const ground = () => page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor);
   await page.goto(head.url);
   await page.getByText("No runs yet").waitFor();
@@ -43,7 +32,7 @@ test("everything can be done from the keyboard alone", async () => {
   await run.run(1);
   await run.report([1, 2, 3].map((step) => ({ step, metrics: { loss: 1 / step } })));
   const other = await head.register({ name: "by-mouse" });
-  const { page, problems } = await open(browser);
+  const { page, problems } = await open();
   const keys = page.keyboard;
   const focused = () =>
     page.evaluate(

@@ -60,10 +60,13 @@ async function longName(head) {
       ["t".repeat(128)]: "v".repeat(2_000),
       ...Object.fromEntries(Array.from({ length: 60 }, (_, i) => [`tag${i}`, `value ${i}`])),
     },
+    settings: { ["s".repeat(200)]: "S".repeat(2_000) },
   });
   await run.run(2);
   await run.report([{ step: 2 ** 50, metrics: { ["m".repeat(300)]: 1.23456789e300, tiny: -1e-300 } }]);
-  await run.end("FINISHED");
+  await run.checkpoint(0, "COMMITTED", 0.5, { uri: `/x/${"U".repeat(200)}`, status_detail: "D".repeat(256) });
+  await run.annotate({ notes: `${"n".repeat(300)}\n\n\`\`\`\n${"N".repeat(300)}\n\`\`\`\n` });
+  await run.end("ERRORED", "E".repeat(300));
   return run;
 }
 
