@@ -124,6 +124,8 @@ impl<G: WorkerGroup> TrainController<G> {
     /// Drives the run to its end. No path leaves without a final word to the head.
     pub async fn run(mut self) -> TrainResult {
         let mut from_head = self.outbox.news();
+        // The run may be registered, or refused, since before anybody listened.
+        from_head.mark_changed();
         let mut told = self.session.told();
         let mut show = interval(SHOW);
         let mut look = interval(LOOK);
@@ -371,3 +373,6 @@ async fn answered<T>(waits: &mut Option<oneshot::Receiver<T>>) -> Option<T> {
     *waits = None;
     answer
 }
+
+#[cfg(test)]
+mod tests;
