@@ -1,5 +1,6 @@
 // A proxy between a browser and a head that counts what the head sends, by kind: also what a worker asks
-// for that several tabs share, which no tab's debugger sees. It changes nothing.
+// for that several tabs share, which no tab's debugger sees. It changes nothing, also not the name by which the
+// head is asked: by another one, writes are refused.
 
 import { createServer, request } from "node:http";
 
@@ -35,7 +36,7 @@ export class CountingProxy {
     this.#server = createServer((from, to) => {
       const { method, headers, url = "/" } = from;
       const target = new URL(url, head);
-      const passed = request(target, { method, headers: { ...headers, host: target.host } }, (answer) => {
+      const passed = request(target, { method, headers }, (answer) => {
         const kind = kindOf(url, answer.headers["content-type"] ?? "");
         this.counts[kind].requests += 1;
         // The status line, each header with its separators, and the empty line.

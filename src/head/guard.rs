@@ -141,7 +141,8 @@ fn refuse(
     let writes = !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
     match text(header::ORIGIN) {
         Some(origin) if writes && !ours(origin, host, hosts) => Some(Problem::forbidden(format!(
-            "pages of {origin:?} may not write here; open the dashboard under this head's own address"
+            "pages of {origin:?} may not write here; open the dashboard under this head's own address, \
+             or allow the name with --allow-host (TRAINHEAD_ALLOW_HOST)"
         ))),
         _ => None,
     }

@@ -11,18 +11,20 @@ import { toNumber } from "./format.js";
  * @typedef {{ step: number[], time: number[], value: number[], low: number[], high: number[], attempt: number[], rank: number, count: number, sent: number }} Series
  */
 
-/** @type {Series} */
-export const EMPTY = {
+/** @param {number} rank @param {number} count @param {number} sent @returns {Series} */
+const empty = (rank, count, sent) => ({
   step: [],
   time: [],
   value: [],
   low: [],
   high: [],
   attempt: [],
-  rank: 0,
-  count: 0,
-  sent: 0,
-};
+  rank,
+  count,
+  sent,
+});
+
+export const EMPTY = empty(0, 0, 0);
 const COLUMNS = /** @type {const} */ (["step", "time", "value", "low", "high", "attempt"]);
 
 /** @param {Pick<Series, "count" | "sent">} series */
@@ -85,19 +87,6 @@ export function decode(wire, { width = 1, means = null } = {}) {
   }
   return out;
 }
-
-/** @param {number} rank @param {number} count @param {number} sent @returns {Series} */
-const empty = (rank, count, sent) => ({
-  step: [],
-  time: [],
-  value: [],
-  low: [],
-  high: [],
-  attempt: [],
-  rank,
-  count,
-  sent,
-});
 
 /** Means by attempt and bucket. @param {WireSeries | null} means @param {number} width */
 function meansOf(means, width) {

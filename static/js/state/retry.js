@@ -14,14 +14,14 @@ export const isFinal = (error) =>
 /** It was deleted for good, or never was. @param {unknown} error */
 export const isNotThere = (error) => error instanceof ApiError && error.status === 404;
 
-/** @param {() => void} work @param {AbortSignal} closing */
+/** @param {() => void} work @param {AbortSignal} [closing] */
 export function openRetry(work, closing) {
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
-  closing.addEventListener("abort", () => clearTimeout(timer));
+  closing?.addEventListener("abort", () => clearTimeout(timer));
   /** Once, a little later. */
   return () => {
-    if (closing.aborted) return;
+    if (closing?.aborted) return;
     timer ??= setTimeout(() => {
       timer = undefined;
       work();

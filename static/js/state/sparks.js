@@ -8,11 +8,11 @@ import { extendSpark, sparkOf } from "../model/spark.js";
 import { listen } from "../server/events.js";
 import { querySeries } from "../server/series.js";
 import { throttled } from "./frame.js";
+import { isFinal, openRetry } from "./retry.js";
 
 const POINTS = 40;
 const RUNS_A_REQUEST = 60;
 const MOST_HELD = 5000;
-const RETRY_MS = 5000;
 
 /** The newest asked for last. @type {Map<string, import("@preact/signals").Signal<Spark | null>>} */
 const held = new Map();
@@ -38,7 +38,11 @@ export function sparkline(run, key) {
   return fresh;
 }
 
+const retry = openRetry(() => (epoch.value += 1));
+
 const load = throttled(async () => {
+  // What is drawn together is asked for together.
+  await null;
   while (wanted.size > 0) {
     // Those that came into sight last are likely to be still there.
     const runs = [...wanted.keys()].slice(-RUNS_A_REQUEST);
@@ -51,10 +55,11 @@ const load = throttled(async () => {
           if (into) into.value = sparkOf(s.step, s.value.map(toNumber));
         }
       }
-    } catch {
+    } catch (e) {
       // A list without small curves is still a list: they are asked for again in a while.
+      if (isFinal(e)) continue;
       for (const run of runs) for (const key of keys) held.delete(nameOf(run, key));
-      setTimeout(() => (epoch.value += 1), RETRY_MS);
+      retry();
     }
   }
 }, 150);

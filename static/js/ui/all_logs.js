@@ -19,9 +19,10 @@ import { adjust, go as goTo } from "../state/route.js";
 import { say } from "../state/toasts.js";
 import { useOpened } from "./hooks.js";
 import { html } from "./html.js";
+import { LogBar } from "./log_bar.js";
 import { FindBox, Matches } from "./log_find.js";
 import { LogPane } from "./log_pane.js";
-import { STATES, useSearch } from "./rank_log.js";
+import { useSearch } from "./rank_log.js";
 
 /** @param {{ view: RunView, run: RunState, attempt: number, ranks: number[], left: string, growing: boolean, choices: VNode }} props `left`: which ranks are not shown */
 export function AllLogs({ view, run, attempt, ranks, left, growing, choices }) {
@@ -76,6 +77,7 @@ export function AllLogs({ view, run, attempt, ranks, left, growing, choices }) {
     label: `Rank ${row.rank}: show this line in its log`,
     rank: row.rank ?? 0,
   });
+  const place = [left, state === "loading" ? "" : timed ? untimedText(log.untimed()) : NO_TIMES];
   return html`<div class="toolbar log-tools">
       ${choices}
       <${FindBox} find=${view.find} onFind=${onFind} />
@@ -84,13 +86,7 @@ export function AllLogs({ view, run, attempt, ranks, left, growing, choices }) {
       <${FirstOfAll} run=${run} attempt=${attempt} ranks=${ranks} day_ms=${day_ms} onFound=${onError} />
     </div>
     ${view.find && html`<${InWholeLogs} view=${view} run=${run} attempt=${attempt} ranks=${ranks} sizes=${log.sizes.value} />`}
-    <div class="log-bar">
-      <span class=${`quiet log-state is-${state}`} role="status">${STATES[state]}</span>
-      <span class="quiet">${[left, state === "loading" ? "" : timed ? untimedText(log.untimed()) : NO_TIMES].filter(Boolean).join(" ")}</span>
-      <span class="grow"></span>
-      <button class="button" onClick=${() => follow(true)}>End</button>
-      ${growing && html`<button class="chip" aria-pressed=${pinned} onClick=${() => follow(!pinned)}>Follow</button>`}
-    </div>
+    <${LogBar} state=${state} place=${place.filter(Boolean).join(" ")} growing=${growing} pinned=${pinned} follow=${follow} />
     ${log.error.value && html`<p class="problem" role="alert">${log.error.value}</p>`}
     <${LogPane}
       log=${log}

@@ -94,7 +94,7 @@ function Row({ checkpoint: c, first, pin }) {
     <td class="num">${integer(c.step)}</td>
     <td title=${c.status_detail ? plain(c.status_detail) : ""}>
       <${Mark} shape=${SHAPES[c.state]} word=${word(c.state)} />
-      ${c.status_detail && html`<div class="quiet">${plain(c.status_detail)}</div>`}
+      ${c.status_detail && html`<div class="quiet c-detail">${plain(c.status_detail)}</div>`}
     </td>
     <td class=${c.fate === "GOES" ? "c-goes" : ""}>${kept(c) || NOTHING}</td>
     <td class="num">${c.attempt}</td>

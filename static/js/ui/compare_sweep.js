@@ -73,7 +73,7 @@ function Choice({ label, value, settings, keys, onChoose }) {
   // What the URL names stays chosen, also if no run has it.
   const known = settings.some((s) => s.key === value) || keys.some((k) => METRIC + k === value);
   const metrics = keys.map((k) => html`<option key=${k} value=${METRIC + k}>${plain(k)}</option>`);
-  return html`<label class="field">
+  return html`<label class="choice">
     ${label}
     <select value=${value} onChange=${(/** @type {any} */ e) => onChoose(e.target.value)}>
       ${!known && html`<option value=${value}>${plain(value.replace(METRIC, ""))}</option>`}

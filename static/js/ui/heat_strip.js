@@ -44,8 +44,10 @@ export function HeatStrip({ id, attempt, ranks }) {
   </section>`;
 }
 
-/** Of many ranks it stands above their table, which is to stay in sight. @param {number} rows */
-const rowPxOf = (rows) => (rows <= 16 ? 14 : rows <= 32 ? 8 : rows <= 64 ? 4 : rows <= 128 ? 2 : 1);
+/** Of many ranks it stands above their table, which is to stay in sight: of very many a row is thinner than a pixel. */
+const MOST_PX = 256;
+/** @param {number} rows */
+const rowPxOf = (rows) => (rows <= 16 ? 14 : rows <= 32 ? 8 : rows <= 64 ? 4 : MOST_PX / Math.max(128, rows));
 
 /** @param {{ heat: Heat }} props */
 function Strip({ heat: { steps, rows, first, most } }) {

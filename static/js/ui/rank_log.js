@@ -17,15 +17,9 @@ import { adjust } from "../state/route.js";
 import { say } from "../state/toasts.js";
 import { useOpened } from "./hooks.js";
 import { html } from "./html.js";
+import { LogBar } from "./log_bar.js";
 import { FindBox, Matches } from "./log_find.js";
 import { LogPane } from "./log_pane.js";
-
-export const STATES = {
-  loading: "Loading…",
-  live: "Live",
-  ended: "End of log",
-  lost: "Not reachable; trying again",
-};
 
 /** @param {{ view: RunView, run: RunState, attempt: number, rank: number, growing: boolean, choices: VNode }} props */
 export function RankLog({ view, run, attempt, rank, growing, choices }) {
@@ -121,14 +115,7 @@ export function RankLog({ view, run, attempt, rank, growing, choices }) {
       <${FirstError} url=${url} onFound=${lookAt} />
       <a href=${url} download=${`${run.name}-attempt-${attempt}-rank-${rank}.log`}>Download ${bytes(size)}</a>
     </div>
-    <div class="log-bar">
-      <span class=${`quiet log-state is-${log.state.value}`} role="status">${STATES[log.state.value]}</span>
-      <span class="quiet log-place">${place(pinned ? size : top, size)}</span>
-      <span class="grow"></span>
-      <button class="button" onClick=${toStart}>Start</button>
-      <button class="button" onClick=${() => follow(true)}>End</button>
-      ${growing && html`<button class="chip" aria-pressed=${pinned} onClick=${() => follow(!pinned)}>Follow</button>`}
-    </div>
+    <${LogBar} state=${log.state.value} place=${place(pinned ? size : top, size)} growing=${growing} pinned=${pinned} follow=${follow} toStart=${toStart} />
     ${log.error.value && html`<p class="problem" role="alert">${log.error.value}</p>`}
     <${LogPane}
       log=${log}

@@ -1,7 +1,7 @@
 // The Run page in a real browser against the real head.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { row, screenshot, until } from "./browser.mjs";
+import { row, screenshot } from "./browser.mjs";
 import { stage } from "./stage.mjs";
 
 const TABS = ["Overview", "Metrics", "Checkpoints", "Workers", "Logs", "Events"];
@@ -108,30 +108,6 @@ test("a metric that only another rank reports is shown as that rank's, and exten
   await page.goto(`${head.url}runs/${some.id}?tab=logs`);
   await page.getByText("This head holds no log of rank 0 in attempt 0.").waitFor();
   await some.end("FINISHED");
-  assert.deepEqual(problems, []);
-  await page.close();
-});
-
-test("a restart shows the new attempt, and its steps replace the old ones", async () => {
-  const again = await head.register({ name: "restarted" });
-  await again.run(1);
-  await again.report([0, 1, 2, 3, 4].map((step) => ({ step, metrics: { loss: 10 + step } })));
-  const { page, problems } = await open();
-  await page.goto(`${head.url}runs/${again.id}?tab=metrics`);
-  const value = page.locator('[data-metric="loss"] [data-value]');
-  await value.getByText("14").waitFor();
-  await again.endAttempt("ERRORED", "worker_failed", "rank 0 exited with code 1");
-  await again.state("RESTARTING");
-  await again.state("SCHEDULING");
-  await again.beginAttempt(1);
-  await again.state("RUNNING");
-  await again.report([2, 3].map((step) => ({ step, metrics: { loss: 20 + step } })));
-  await value.getByText("23").waitFor();
-  // The newest attempt has not come as far: its last value counts, the older one's is still drawn.
-  await page.locator(".tabs").getByText("Overview").click();
-  await until(async () => (await page.locator(".attempts tbody tr").count()) === 2, "two attempts");
-  await page.locator(".attempts").getByText("rank 0 exited with code 1").waitFor();
-  await again.end("FINISHED");
   await page.locator(".run-title").getByText("Finished").waitFor();
   await page.locator(".why", { hasText: "Finished after" }).waitFor();
   assert.deepEqual(problems, []);

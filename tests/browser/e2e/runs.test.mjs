@@ -210,6 +210,45 @@ test("columns are chosen by the reader: metrics with small curves, settings, and
   await page.close();
 });
 
+test("small curves that cannot be had are asked for again rarely, and that are refused not at all", async () => {
+  const { page } = await open();
+  await page.clock.install();
+  let status = 503;
+  let asked = 0;
+  await page.route("**/metrics/query", (route) => {
+    asked += 1;
+    return route.fulfill({ status, contentType: "application/problem+json", body: "{}" });
+  });
+  await page.goto(`${head.url}?q=no-curve`);
+  await page.getByText("Live", { exact: true }).waitFor();
+  // Each is asked for by itself, and the answers are late one after the other.
+  const runs = [];
+  for (const n of [1, 2, 3]) {
+    const run = await head.register({ name: `no-curve-${n}` });
+    await run.run(1);
+    await run.report([{ step: 1, metrics: { loss: 1 } }]);
+    await row(page, run.id).waitFor();
+    const before = asked;
+    await until(async () => {
+      await page.clock.runFor(500);
+      return asked > before;
+    }, "a question for its curve");
+    runs.push(run);
+  }
+  const minute = async () => {
+    const before = asked;
+    for (let i = 0; i < 60; i += 1) await page.clock.runFor(1_000);
+    return asked - before;
+  };
+  const again = await minute();
+  assert.ok(again > 0 && again <= 15, `${again} questions in a minute`);
+  status = 403;
+  await minute();
+  assert.equal(await minute(), 0);
+  for (const run of runs) await run.end("FINISHED");
+  await page.close();
+});
+
 test("runs are selected by box, stretch and key, stay so as others come, and can be compared", async () => {
   const all = [];
   for (let i = 0; i < 4; i += 1) all.push(await head.register({ name: `pick-${i}` }));
