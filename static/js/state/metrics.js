@@ -18,7 +18,8 @@ import { openTries } from "./retry.js";
 /** @typedef {{ id: string, start_time_ms: number, num_attempts?: number, run_status?: string }} RunRef */
 /** @typedef {ReturnType<typeof openMetrics>} Metrics */
 
-const EXTEND_EVERY_MS = 1000;
+/** Each run is asked for its own new points, so many runs are extended less often. @param {number} runs */
+const extendEvery = (runs) => Math.min(5000, Math.max(1000, 250 * runs));
 
 /** @param {RunRef[]} runs */
 export function openMetrics(runs) {
@@ -163,7 +164,7 @@ export function openMetrics(runs) {
       // What was asked for anew has lost its finer parts.
       if (look.zoom) loadFirst();
     }),
-    EXTEND_EVERY_MS,
+    extendEvery(ids.length),
   );
 
   /** Steps of these runs may have been replaced. @param {string[]} some */

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { row, until } from "./browser.mjs";
+import { integer } from "../../../static/js/model/format.js";
 import { stage } from "./stage.mjs";
 
 const rows = (/** @type {import("playwright-core").Page} */ page) => page.locator("tr[data-run]");
@@ -207,6 +208,36 @@ test("columns are chosen by the reader: metrics with small curves, settings, and
   await row(page, run.id).getByText("0.9000").waitFor();
   await run.end("FINISHED");
   assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("a list that is open for long keeps nothing of what it showed before", async () => {
+  const runs = await Promise.all(Array.from({ length: 25 }, (_, i) => head.register({ name: `heap-${i}` })));
+  for (const run of runs) await run.run(1);
+  const { page } = await open();
+  await page.goto(`${head.url}?q=heap-`);
+  await page.getByText("Live", { exact: true }).waitFor();
+  const session = await page.context().newCDPSession(page);
+  await session.send("Performance.enable");
+  let step = 0;
+  /** Rounds in which each run moves on by itself, so that others stay as they are; then the heap, MB. */
+  const after = async (/** @type {number} */ rounds) => {
+    for (let i = 0; i < rounds; i += 1) {
+      step += 1;
+      for (const run of runs) {
+        await run.report([{ step, metrics: { loss: 1 / step } }]);
+        await page.evaluate(() => new Promise(requestAnimationFrame));
+      }
+    }
+    await row(page, runs[24].id).locator(".c-step").getByText(integer(step)).waitFor();
+    await session.send("HeapProfiler.collectGarbage");
+    const { metrics } = await session.send("Performance.getMetrics");
+    return (metrics.find((m) => m.name === "JSHeapUsedSize")?.value ?? NaN) / 1e6;
+  };
+  const before = await after(3);
+  const grown = (await after(9)) - before;
+  assert.ok(grown < 1, `the heap has grown by ${grown.toFixed(1)} MB`);
+  for (const run of runs) await run.end("FINISHED");
   await page.close();
 });
 
