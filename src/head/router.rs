@@ -70,6 +70,7 @@ fn api() -> OpenApiRouter<Head> {
     OpenApiRouter::with_openapi(Api::openapi())
         .routes(routes!(runs::list_runs, runs::register_run))
         .routes(routes!(runs::show_run, people::annotate_run, people::trash_run))
+        .routes(routes!(runs::show_evidence))
         .routes(routes!(runs::list_events))
         .routes(routes!(people::stop_run))
         .routes(routes!(people::restore_run))

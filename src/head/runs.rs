@@ -24,7 +24,7 @@ use crate::{
         commands::RegisterRun,
         view::{Member, TrainRun, TrainRunDetail},
     },
-    state::{Ack, Facet, Include, ListQuery, PageToken, Shelf, Sort},
+    state::{Ack, Facet, Include, ListQuery, PageToken, RunEvidence, Shelf, Sort},
 };
 
 /// What of the list is asked for.
@@ -53,8 +53,9 @@ pub(super) struct ListParams {
     /// Only runs that started before.
     started_before_ms: Option<Timestamp>,
     /// `start_time`, `name`, `experiment`, `status`, `duration`, `attempts` (how many), `failures` (of workers and the
-    /// controller), `workers` (of the newest attempt), `step` (the last one) or `metric:KEY`, downwards with a `-` before it;
-    /// `-start_time` if it is not given. Runs without such a value come last.
+    /// controller), `workers` (of the newest attempt), `step` (the last one), `job`, `id`, `metric:KEY` or `setting:KEY`
+    /// (`setting:optimizer/lr` for `lr` of `optimizer`), downwards with a `-` before it; `-start_time` if it is not
+    /// given. Runs without such a value come last.
     #[param(max_length = 600)]
     sort: Option<String>,
     /// How many.
@@ -186,6 +187,19 @@ pub(super) async fn show_run(
         head.state.run(&run).await?
     };
     Ok(json(StatusCode::OK, run))
+}
+
+/// What changes of a run by the clock alone, to be asked for as often as somebody looks at it.
+#[utoipa::path(get, path = "/api/train/runs/{run_id}/evidence", tag = "read",
+    params(("run_id" = RunId, Path), ShowParams),
+    responses((status = 200, body = inline(RunEvidence)), AnyProblem))]
+pub(super) async fn show_evidence(
+    State(head): State<Head>,
+    ApiPath(run): ApiPath<RunId>,
+    ApiQuery(params): ApiQuery<ShowParams>,
+) -> Result<Json<RunEvidence>, Problem> {
+    let with_stats = members(&params.include)?.contains(&Member::Stats);
+    Ok(Json(head.state.run_evidence(&run, with_stats).await?))
 }
 
 /// A page of events.

@@ -59,9 +59,12 @@ pub struct ProgressView {
     pub last_step: Option<i64>,
     /// When any rank last reported.
     pub last_report_ms: Option<Timestamp>,
+    /// When any rank of the attempt that runs last made a step.
+    pub last_advance_ms: Option<Timestamp>,
     /// Median time between two steps.
     pub median_step_interval_ms: Option<f64>,
-    /// No rank has made a step for ten median intervals, at least 10 s.
+    /// No rank of the attempt that runs has made a step for ten median intervals, at least 10 s. An attempt that has not
+    /// reported yet may load for as long as it likes.
     pub stalled: bool,
     /// Since when.
     pub stalled_since_ms: Option<Timestamp>,
@@ -154,17 +157,23 @@ impl Progress {
         self.last_values.get(key).map(|last| last.value.0)
     }
 
-    /// Progress as it is shown at `now`; an ended run is not called stalled.
+    /// When any rank of the attempt `training`, whose workers train, last made a step.
     #[must_use]
-    pub fn view(&self, now: Timestamp, live: Live) -> ProgressView {
+    pub fn last_advance(&self, training: Option<u32>) -> Option<Timestamp> {
+        self.ranks.values().filter(|r| Some(r.attempt) == training).map(|r| r.last_advance).max()
+    }
+
+    /// Progress as it is shown at `now`. Only an attempt whose workers train can stall: `training`, if one does.
+    #[must_use]
+    pub fn view(&self, now: Timestamp, training: Option<u32>) -> ProgressView {
         let median = self.median_interval_ms();
-        let advanced = self.ranks.values().map(|r| r.last_advance).max();
+        let advanced = self.last_advance(training);
         let patience = median.map(|ms| STALL_MIN.max(number::from_millis(ms).saturating_mul(STALL_FACTOR)));
-        let stalled = live == Live::Yes
-            && matches!((advanced, patience), (Some(at), Some(patience)) if now.since(at) > patience);
+        let stalled = matches!((advanced, patience), (Some(at), Some(patience)) if now.since(at) > patience);
         ProgressView {
             last_step: self.last_step(),
             last_report_ms: self.last_report(),
+            last_advance_ms: advanced,
             median_step_interval_ms: median.map(number::float),
             stalled,
             stalled_since_ms: advanced.filter(|_| stalled),
@@ -183,15 +192,6 @@ impl Progress {
     }
 }
 
-/// Whether the run whose progress is shown still lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Live {
-    /// It does.
-    Yes,
-    /// It has ended.
-    No,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,15 +203,17 @@ mod tests {
         for s in 0..10 {
             progress.report(0, 0, s, at(2 * s));
         }
-        assert_eq!(progress.view(at(18), Live::Yes).median_step_interval_ms, Some(2000.0));
-        assert!(!progress.view(at(18 + 20), Live::Yes).stalled);
+        assert_eq!(progress.view(at(18), Some(0)).median_step_interval_ms, Some(2000.0));
+        assert!(!progress.view(at(18 + 20), Some(0)).stalled);
         progress.report(0, 0, 9, at(38));
-        let stalled = progress.view(at(18 + 21), Live::Yes);
+        let stalled = progress.view(at(18 + 21), Some(0));
         assert!(stalled.stalled);
         assert_eq!(stalled.stalled_since_ms, Some(at(18)));
-        assert!(!progress.view(at(100), Live::No).stalled);
+        assert_eq!(stalled.last_advance_ms, Some(at(18)));
+        assert!(!progress.view(at(100), None).stalled, "nobody trains");
+        assert!(!progress.view(at(100), Some(1)).stalled, "the next attempt has not reported yet");
         progress.report(0, 0, 10, at(40));
-        assert!(!progress.view(at(41), Live::Yes).stalled);
+        assert!(!progress.view(at(41), Some(0)).stalled);
     }
 
     #[test]

@@ -53,6 +53,12 @@ impl RunRecord {
         self.attempts.last()
     }
 
+    /// The ordinal of the attempt whose workers train, if they do.
+    #[must_use]
+    pub fn training(&self) -> Option<u32> {
+        (self.run.phase == Phase::Running).then(|| self.newest_attempt().map_or(0, |a| a.ordinal))
+    }
+
     /// The live attempt; if there is one it is the newest.
     #[must_use]
     pub fn live_attempt(&self) -> Option<&Attempt> {

@@ -1,7 +1,7 @@
 //! What a run was started with, as it is kept: JSON as text. It is stored and shown as a whole at every change of the run,
 //! and only few look into it; as a tree it would be several times as large.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::{Serialize, Serializer, de::DeserializeOwned};
 use serde_json::{
@@ -35,6 +35,26 @@ impl Settings {
     pub fn get<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
         let members = self.members().ok()?;
         serde_json::from_str(members.get(name)?.get()).ok()
+    }
+
+    /// What stands at a path, `a/b` for `b` of `a`, as the dashboard names them; objects that hold anything are no value
+    /// but a part of the path. Names may hold slashes, too.
+    #[must_use]
+    pub fn at(&self, path: &str) -> Option<Value> {
+        fn within(object: &RawValue, path: &str) -> Option<Value> {
+            let members: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(object.get()).ok()?;
+            if let Some(value) = members.get(path) {
+                let value: Value = serde_json::from_str(value.get()).ok()?;
+                if value.as_object().is_none_or(Map::is_empty) {
+                    return Some(value);
+                }
+            }
+            members.iter().find_map(|(name, inner)| {
+                let rest = path.strip_prefix(name.as_ref())?.strip_prefix('/')?;
+                inner.get().starts_with('{').then(|| within(inner, rest))?
+            })
+        }
+        within(&self.0, path)
     }
 
     /// All of them.
@@ -72,6 +92,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_stands_at_a_path_is_found_as_it_is_named_in_lists() {
+        let settings =
+            json!({"opt": {"lr": 0.1, "a/b": {"c": "x"}}, "opt/lr": 2, "e": {}, "n": null, "l": [1]});
+        let Value::Object(map) = settings else { panic!() };
+        let settings = Settings::from(map);
+        assert_eq!(settings.at("opt/lr"), Some(json!(2)));
+        assert_eq!(settings.at("opt/a/b/c"), Some(json!("x")));
+        assert_eq!(settings.at("e"), Some(json!({})));
+        assert_eq!((settings.at("n"), settings.at("l")), (Some(Value::Null), Some(json!([1]))));
+        for none in ["opt", "opt/", "lr", "", "opt/lr/x", "l/0", "e/x"] {
+            assert_eq!(settings.at(none), None, "{none}");
+        }
+    }
 
     #[test]
     fn settings_are_an_object_and_come_back_as_they_were() {

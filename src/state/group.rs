@@ -117,6 +117,7 @@ impl Group {
         for (id, trail) in &mut self.touched {
             let Some(record) = set.records.get(id) else { continue };
             around.account(record);
+            around.live.update(id, |facts| facts.training = record.training());
             let doc = record.document();
             for event in &mut trail.events {
                 event.id = set.next_event_id;

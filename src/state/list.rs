@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::{
     StateError, StateHandle,
+    blocking::blocking,
     index::{Counts, Doc, Entry, ListQuery, Page},
     live::evidence,
 };
@@ -25,6 +26,9 @@ use crate::{
         view::{Member, StatsOf},
     },
 };
+
+/// Runs whose settings are read at once.
+const SETTINGS_AT_ONCE: usize = 1000;
 
 /// What the runs of a list carry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +66,9 @@ impl StateHandle {
     /// When the store cannot be read, or the page token is of another order.
     pub async fn list(&self, query: &ListQuery, include: &Include) -> Result<Bytes, StateError> {
         self.reconcile_to_read().await?;
+        if let Some(key) = query.sort.setting() {
+            self.know_setting(key).await?;
+        }
         let plain = |entry: &Entry, json: &mut Vec<u8>| {
             json.extend_from_slice(entry.doc.as_ref().map_or(&[], |doc| &doc.json));
             Ok(())
@@ -82,6 +89,26 @@ impl StateHandle {
         }
         let extras = Extras::load(self, &entries, include).await?;
         joined(&entries, &tail, |entry, json| extras.write(entry, json))
+    }
+
+    /// Has what all runs have of a setting at hand, to order them by it.
+    async fn know_setting(&self, key: &str) -> Result<(), StateError> {
+        let unknown = self.shared.index.read().without_setting(key);
+        for runs in unknown.chunks(SETTINGS_AT_ONCE) {
+            let mut stored = self.shared.reader.settings(runs).await?;
+            let (runs, path) = (runs.to_vec(), key.to_owned());
+            // Of many runs it is much to parse.
+            let values = blocking(move || {
+                let value = |id: RunId| {
+                    let value = stored.remove(&id).and_then(|settings| settings.at(&path));
+                    (id, value)
+                };
+                runs.into_iter().map(value).collect()
+            })
+            .await?;
+            self.shared.index.write().learn_setting(key, values);
+        }
+        Ok(())
     }
 
     /// Runs with their documents, from the store where they are not at hand. A run that is gone meanwhile is left out.

@@ -8,7 +8,7 @@ use super::processes::Sight;
 use crate::{
     base::{Clock, RunId, Timestamp, number},
     model::{
-        progress::{Live, Progress},
+        progress::Progress,
         run::{ActorStatus, Controller},
         view::{ContactEvidence, Evidence, ProcessEvidence},
     },
@@ -25,6 +25,8 @@ pub(crate) struct LiveFacts {
     /// End of the lease on the monotonic clock.
     pub(crate) lease_deadline: Duration,
     pub(crate) sight: Sight,
+    /// The attempt whose workers train.
+    pub(crate) training: Option<u32>,
 }
 
 /// Facts of all live runs.
@@ -96,9 +98,9 @@ pub(crate) fn evidence(
             clock_skew_ms: live.map_or(controller.clock_skew_ms, |l| l.clock_skew_ms),
         },
         progress: match (live, stored) {
-            (Some(live), _) => live.progress.view(now, Live::Yes),
-            (None, Some(progress)) => progress.view(now, Live::No),
-            (None, None) => Progress::default().view(now, Live::No),
+            (Some(live), _) => live.progress.view(now, live.training),
+            (None, Some(progress)) => progress.view(now, None),
+            (None, None) => Progress::default().view(now, None),
         },
     }
 }

@@ -57,6 +57,7 @@ pub use index::{Direction, Facet, ListQuery, PageToken, Shelf, Sort, SortKey};
 pub use list::{Experiment, Include};
 pub use metrics::Comparison;
 pub use nodes::{NodeView, own_node};
+pub use query::RunEvidence;
 pub use ray::RecordPage;
 pub use retention::Cleared;
 pub use start::{StateOptions, StateTask, start};

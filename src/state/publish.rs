@@ -52,6 +52,7 @@ impl Actor {
         let progress = serde_json::json!({
             "last_step": facts.as_ref().and_then(|f| f.progress.last_step()),
             "last_report_ms": facts.as_ref().and_then(|f| f.progress.last_report()),
+            "last_advance_ms": facts.as_ref().and_then(|f| f.progress.last_advance(f.training)),
         });
         let open = doc.json.strip_suffix('}').unwrap_or(&doc.json);
         format!("{open},\"progress\":{progress}}}")
@@ -65,6 +66,7 @@ impl Actor {
                 let tick = serde_json::json!({
                     "run_id": run,
                     "last_step": facts.progress.last_step(),
+                    "last_advance_ms": facts.progress.last_advance(facts.training),
                     "time_ms": now,
                     "last_metrics": facts.progress.last_metrics(),
                     "points": points,

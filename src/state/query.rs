@@ -3,6 +3,8 @@
 use std::{io::Write, sync::Arc};
 
 use bytes::Bytes;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{
     StateError, StateHandle,
@@ -12,14 +14,37 @@ use super::{
     shown::ShownRun,
 };
 use crate::{
-    base::RunId,
+    base::{RunId, Timestamp, host::WorkerStats},
     model::{
         Event, Refusal, RunRecord,
         progress::Progress,
         run::Controller,
-        view::{Standing, StatsOf},
+        view::{Evidence, Standing, StatsOf},
     },
 };
+
+/// Of a run what changes by the clock alone.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct RunEvidence {
+    /// What is known of its controller and its progress, and how.
+    pub evidence: Evidence,
+    /// What the workers on the head's host use right now, by rank; only if `include` has `stats`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Vec<RankStats>, required = false)]
+    pub stats: Option<Vec<RankStats>>,
+    /// The server's time of this answer.
+    pub server_time_ms: Timestamp,
+}
+
+/// What one worker of the newest attempt uses right now.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct RankStats {
+    /// Its rank.
+    pub world_rank: u32,
+    /// What that is.
+    #[serde(flatten)]
+    pub stats: WorkerStats,
+}
 
 /// Room for what changes by itself of a run.
 const MOVING: usize = 1024;
@@ -31,17 +56,50 @@ impl StateHandle {
     /// When there is no such run.
     pub async fn run(&self, id: &RunId) -> Result<Bytes, StateError> {
         self.reconcile_to_read().await?;
-        let shared = &self.shared;
-        let (known, commits) = shared.shown.get(id);
-        let shown = match known {
-            Some(shown) => shown,
+        let shown = self.shown(id).await?;
+        self.finish(id, &shown)
+    }
+
+    /// What changes of a run by the clock alone; with `stats` also what its workers on the head's host use right now.
+    ///
+    /// # Errors
+    /// When there is no such run.
+    pub async fn run_evidence(&self, id: &RunId, with_stats: bool) -> Result<RunEvidence, StateError> {
+        self.reconcile_to_read().await?;
+        let shown = self.shown(id).await?;
+        let (controller, stored) = match &shown.live {
+            Some((controller, progress)) => (controller.clone(), progress.clone()),
             None => {
-                let shown = Arc::new(self.show(&self.record(id).await?, &StatsOf::new()).await?);
-                shared.shown.keep(id, &shown, commits);
-                shown
+                let controller = self.record(id).await?.controller;
+                let progress = self.shared.reader.progress(std::slice::from_ref(id)).await?.remove(id);
+                (controller, progress)
             }
         };
-        self.finish(id, &shown)
+        let stats = if with_stats { Some(self.stats_by_rank(id).await?) } else { None };
+        let live = self.shared.live.get(id).filter(|_| shown.live.is_some());
+        let evidence = evidence(&controller, live.as_ref(), stored.as_ref(), self.shared.clock.as_ref());
+        Ok(RunEvidence { evidence, stats, server_time_ms: self.now() })
+    }
+
+    async fn stats_by_rank(&self, id: &RunId) -> Result<Vec<RankStats>, StateError> {
+        if !self.is_live(id)? {
+            return Ok(Vec::new());
+        }
+        let record = self.record(id).await?;
+        let stats = self.stats(std::slice::from_ref(&record)).await?.remove(id).unwrap_or_default();
+        Ok(stats.into_iter().map(|((_, world_rank), stats)| RankStats { world_rank, stats }).collect())
+    }
+
+    /// The run as it lies ready but for what changes by itself.
+    async fn shown(&self, id: &RunId) -> Result<Arc<ShownRun>, StateError> {
+        let shared = &self.shared;
+        let (known, commits) = shared.shown.get(id);
+        if let Some(shown) = known {
+            return Ok(shown);
+        }
+        let shown = Arc::new(self.show(&self.record(id).await?, &StatsOf::new()).await?);
+        shared.shown.keep(id, &shown, commits);
+        Ok(shown)
     }
 
     /// One run in full, with what its workers on the head's host use right now, as JSON.

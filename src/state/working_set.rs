@@ -114,6 +114,7 @@ impl WorkingSet {
                 clock_skew_ms: controller.clock_skew_ms,
                 lease_deadline: now.saturating_add(ttl),
                 sight,
+                training: record.training(),
             },
         );
         sight

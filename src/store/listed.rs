@@ -19,6 +19,7 @@ use crate::{
         RunRecord, RunStatus, Tally,
         progress::{LastReported, Progress},
         retention::EndedRun,
+        settings::Settings,
         view::Document,
     },
 };
@@ -235,6 +236,25 @@ impl Reader {
             .fetch_all(&self.pool)
             .await?;
         rows.iter().map(|row| Ok((word(T, row, "id")?, row.try_get("name")?))).collect()
+    }
+
+    /// What runs were started with. One whose settings cannot be read has none.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) async fn settings(&self, runs: &[RunId]) -> Result<HashMap<RunId, Settings>, StoreError> {
+        const T: &str = "runs";
+        let rows = sqlx::query("select id, settings from runs where id in (select value from json_each($1))")
+            .bind(array(T, runs)?)
+            .fetch_all(&self.pool)
+            .await?;
+        let mut all = HashMap::with_capacity(rows.len());
+        for row in &rows {
+            if let Ok(settings) = Settings::parse(row.try_get("settings")?) {
+                all.insert(word(T, row, "id")?, settings);
+            }
+        }
+        Ok(all)
     }
 
     /// All runs that have ended, as retention sees them, without their sizes.

@@ -93,13 +93,15 @@ async fn evidence_comes_when_asked_for_also_of_ended_runs() {
 
 /// Three ended runs and a live one, with values of `loss`.
 async fn some_runs(head: &Head) {
+    let rates = [json!(0.1), json!(3), json!("Auto")];
     for (i, (name, seconds, loss)) in
         [("beta", 30, json!(0.5)), ("Alpha", 10, json!("NaN")), ("gamma", 20, json!(-1.5))]
             .into_iter()
             .enumerate()
     {
         let body = json!({"id": format!("r{i}"), "name": name, "controller": {"actor_id": "c"}, "job_id": format!("job{}", i % 2),
-            "experiment": if i == 0 { "one" } else { "two" }, "tags": {"lr": "0.1", "i": i.to_string()}});
+            "experiment": if i == 0 { "one" } else { "two" }, "tags": {"lr": "0.1", "i": i.to_string()},
+            "settings": {"opt": {"lr": rates[i]}}});
         let run = head.register(body).await;
         let report =
             json!({"writer": "w", "seq": 1, "reports": [{"step": 1, "metrics": {"loss": loss, "other": 1}}]});
@@ -130,6 +132,11 @@ async fn each_order_is_kept_over_pages_and_a_restart() {
         ("metric:loss", ["r2", "r3", "r0", "r1"]),
         ("-metric:loss", ["r0", "r3", "r2", "r1"]),
         ("metric:none", ["r3", "r2", "r1", "r0"]),
+        ("setting:opt/lr", ["r0", "r1", "r2", "r3"]),
+        ("-setting:opt/lr", ["r2", "r1", "r0", "r3"]),
+        ("setting:opt", ["r3", "r2", "r1", "r0"]),
+        ("job", ["r2", "r0", "r1", "r3"]),
+        ("-id", ["r3", "r2", "r1", "r0"]),
     ];
     let check = async |head: &Head| {
         for (sort, expected) in orders {

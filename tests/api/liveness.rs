@@ -188,3 +188,40 @@ async fn a_controller_that_is_shutting_down_has_confirmed_the_stop_and_may_take_
     head.say(&run, "end", json!({"run_status": "ABORTED", "status_detail": "stopped by user (API)"})).await;
     assert_eq!(head.show("r").await["attempts"][0]["end_reason"], "stopped");
 }
+
+#[tokio::test]
+async fn only_what_trains_stalls_and_a_new_attempt_may_load() {
+    let head = Head::new().await;
+    let run = head.running("r", 1).await;
+    head.say(&run, "state", json!({"state": "RUNNING"})).await;
+    let report = async |seq: u64, attempt: u32, step: i64| {
+        let reports = json!([{"step": step, "metrics": {"loss": 1}}]);
+        let body = json!({"writer": "w", "seq": seq, "attempt": attempt, "reports": reports});
+        assert_eq!(head.say(&run, "reports", body).await.status, StatusCode::OK);
+    };
+    let stalled =
+        async || head.get("/api/train/runs/r/evidence").await.body["evidence"]["progress"]["stalled"].clone();
+    for step in 0..5 {
+        report(step + 1, 0, i64::try_from(step).unwrap()).await;
+        head.clock.advance(S);
+    }
+    assert_eq!(stalled().await, false);
+    head.clock.advance(11 * S);
+    head.heartbeat(&run).await;
+    report(6, 0, 4).await;
+    assert_eq!(stalled().await, true, "a report without a step is no step");
+    let body = json!({"status": "ERRORED", "end_reason": "worker_failed"});
+    head.say(&run, "attempts/r-a0/end", body).await;
+    head.say(&run, "state", json!({"state": "RESTARTING"})).await;
+    assert_eq!(stalled().await, false, "nothing trains");
+    head.say(&run, "state", json!({"state": "SCHEDULING"})).await;
+    head.attempt(&run, "r-a1", 1).await;
+    head.say(&run, "state", json!({"state": "RUNNING"})).await;
+    head.heartbeat(&run).await;
+    assert_eq!(stalled().await, false, "it has made no step yet");
+    report(7, 1, 2).await;
+    report(8, 1, 3).await;
+    head.clock.advance(11 * S);
+    head.heartbeat(&run).await;
+    assert_eq!(stalled().await, true);
+}

@@ -165,6 +165,12 @@ async fn what_a_local_worker_uses_is_shown_when_asked_for() {
         assert!(workers[1].get("process_stats").is_none());
     }
     assert!(one["evidence"]["contact"].is_object() && one["server_time_ms"].is_i64());
+    let evidence = head.get("/api/train/runs/r/evidence?include=stats").await.body;
+    assert_eq!(evidence["evidence"]["progress"], one["evidence"]["progress"]);
+    assert_eq!(evidence["stats"][0]["world_rank"], 0);
+    assert!(evidence["stats"][0]["process_stats"]["rss_bytes"].as_u64().unwrap() > 1_000_000, "{evidence}");
+    assert_eq!(evidence["stats"].as_array().unwrap().len(), 1, "{evidence}");
+    assert!(head.get("/api/train/runs/r/evidence").await.body.get("stats").is_none());
     for query in ["", "?include=workers"] {
         let plain = head.get(&format!("/api/train/runs/r{query}")).await.body;
         assert!(plain["workers"][0].get("process_stats").is_none(), "only when asked for");
@@ -175,6 +181,9 @@ async fn what_a_local_worker_uses_is_shown_when_asked_for() {
     head.say(&run, "end", json!({"run_status": "FINISHED"})).await;
     let ended = head.get("/api/train/runs/r?include=stats").await.body;
     assert_eq!(ended, head.show("r").await, "what has ended uses nothing");
+    let evidence = head.get("/api/train/runs/r/evidence?include=stats").await.body;
+    assert_eq!((&evidence["evidence"], &evidence["stats"]), (&ended["evidence"], &json!([])));
+    assert_problem(&head.get("/api/train/runs/none/evidence").await, 404, "run-not-found");
     assert_problem(&head.get("/api/train/runs/r?include=everything").await, 422, "invalid");
     assert_problem(&head.get("/api/train/runs/none?include=stats").await, 404, "run-not-found");
 }

@@ -201,8 +201,8 @@ pub(super) struct Runs {
     /// Only runs with this tag; may be repeated
     #[arg(long, value_name = "KEY:VALUE")]
     pub(super) tag: Vec<String>,
-    /// start_time, name, experiment, status, duration, attempts, failures, workers, step or metric:KEY, downwards with a -
-    /// before it
+    /// start_time, name, experiment, status, duration, attempts, failures, workers, step, job, id, metric:KEY or
+    /// setting:KEY, downwards with a - before it
     #[arg(long, value_name = "ORDER", allow_hyphen_values = true)]
     pub(super) sort: Option<String>,
     /// The runs in the trash instead of the others

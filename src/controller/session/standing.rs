@@ -8,11 +8,7 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{
-    base::Timestamp,
-    controller::policy::Why,
-    model::progress::{Live, Progress},
-};
+use crate::{base::Timestamp, controller::policy::Why, model::progress::Progress};
 
 /// What the ranks are told before their group is ended although it does well: one decision for all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -81,7 +77,7 @@ impl Standing {
 
     /// Whether no rank has made a step for much longer than a step takes.
     pub(super) fn is_stalled(&self, time: Timestamp) -> bool {
-        self.progress.view(time, Live::Yes).stalled
+        self.progress.view(time, Some(0)).stalled
     }
 
     /// The next step that every rank will report and none has: whoever has just reported the newest one hears of the

@@ -25,7 +25,7 @@ pub(super) type GroupNo = u32;
 #[derive(Debug)]
 pub(super) struct Group {
     facet: Facet,
-    /// Its name in lower case, if it is an experiment, to order by.
+    /// Its name in lower case, if it is an experiment or a job, to order by.
     folded: Option<Arc<str>>,
     /// Without those in the trash.
     pub(super) runs: ByStart,
@@ -60,7 +60,17 @@ impl Groups {
 
     /// The experiment among these groups, in lower case.
     pub(super) fn experiment(&self, numbers: &[GroupNo]) -> Option<&Arc<str>> {
-        numbers.iter().find_map(|number| self.get(*number)?.folded.as_ref())
+        self.folded(numbers, |facet| matches!(facet, Facet::Experiment(_)))
+    }
+
+    /// The job among these groups, in lower case.
+    pub(super) fn job(&self, numbers: &[GroupNo]) -> Option<&Arc<str>> {
+        self.folded(numbers, |facet| matches!(facet, Facet::Job(_)))
+    }
+
+    fn folded(&self, numbers: &[GroupNo], is: impl Fn(&Facet) -> bool) -> Option<&Arc<str>> {
+        let groups = numbers.iter().filter_map(|number| self.get(*number));
+        groups.filter(|group| is(&group.facet)).find_map(|group| group.folded.as_ref())
     }
 
     /// One more run names a group.
@@ -72,8 +82,8 @@ impl Groups {
             return number;
         }
         let folded = match &facet {
-            Facet::Experiment(name) => Some(folded(name)),
-            Facet::Job(_) | Facet::Tag(_) => None,
+            Facet::Experiment(name) | Facet::Job(name) => Some(folded(name)),
+            Facet::Tag(_) => None,
         };
         let (facet_of, runs, counts) = (facet.clone(), ByStart::default(), Counts::default());
         let group = Group { facet: facet_of, folded, runs, counts, named: 1 };

@@ -7,6 +7,7 @@ mod fill;
 mod groups;
 mod order;
 mod page;
+mod settings;
 mod sorted;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ use self::{
     docs::Kept,
     groups::{GroupNo, Groups},
     order::Start,
+    settings::Settings,
     texts::{Piece, Texts},
 };
 use crate::{
@@ -117,6 +119,7 @@ pub(crate) struct RunIndex {
     trash: ByStart,
     texts: Texts,
     metric_keys: HashMap<Arc<str>, u32>,
+    settings: Settings,
     kept: Kept,
 }
 
@@ -189,6 +192,7 @@ impl RunIndex {
             && let Some(Some(row)) = self.rows.get_mut(slot)
         {
             row.tally = tally;
+            self.settings.forget(slot);
             if let Some(last) = last {
                 (row.entry.values, row.last_step) = last;
             }
@@ -240,6 +244,7 @@ impl RunIndex {
             self.kept.let_go(row.kept);
             self.groups.leave(&row.keys.groups);
             self.texts.remove(row.piece);
+            self.settings.forget(slot);
             self.free.push(slot);
             self.tidy_texts();
         }

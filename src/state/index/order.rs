@@ -4,6 +4,7 @@ use std::{cmp::Reverse, str::FromStr, sync::Arc};
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 
 use crate::{
     base::{Invalid, RunId, Timestamp},
@@ -32,8 +33,14 @@ pub enum SortKey {
     Workers,
     /// The leading rank's last step.
     Step,
+    /// Their jobs, whatever the case.
+    Job,
+    /// Their ids.
+    Id,
     /// The last value of this metric; NaN is no value.
     Metric(String),
+    /// What they have of this setting, `a/b` for `b` of `a`: numbers by their size, before texts, whatever their case.
+    Setting(String),
 }
 
 /// Which way.
@@ -74,9 +81,12 @@ impl FromStr for Sort {
                 "failures" => SortKey::Failures,
                 "workers" => SortKey::Workers,
                 "step" => SortKey::Step,
+                "job" => SortKey::Job,
+                "id" => SortKey::Id,
                 _ => return Err(unknown()),
             },
             Some(("metric", key)) if !key.is_empty() => SortKey::Metric(key.to_owned()),
+            Some(("setting", key)) if !key.is_empty() => SortKey::Setting(key.to_owned()),
             Some(_) => return Err(unknown()),
         };
         Ok(Self { key, direction })
@@ -84,8 +94,8 @@ impl FromStr for Sort {
 }
 
 fn unknown() -> Invalid {
-    const RULE: &str = "sort by start_time, name, experiment, status, duration, attempts, failures, workers, step or \
-        metric:KEY, each with or without -";
+    const RULE: &str = "sort by start_time, name, experiment, status, duration, attempts, failures, workers, step, \
+        job, id, metric:KEY or setting:KEY, each with or without -";
     Invalid::rule("sort", RULE)
 }
 
@@ -94,6 +104,14 @@ impl Sort {
     pub(super) fn metric(&self) -> Option<&str> {
         match &self.key {
             SortKey::Metric(key) => Some(key),
+            _ => None,
+        }
+    }
+
+    /// The setting that it orders by.
+    pub(crate) fn setting(&self) -> Option<&str> {
+        match &self.key {
+            SortKey::Setting(key) => Some(key),
             _ => None,
         }
     }
@@ -114,7 +132,10 @@ impl std::fmt::Display for Sort {
             SortKey::Failures => f.write_str("failures"),
             SortKey::Workers => f.write_str("workers"),
             SortKey::Step => f.write_str("step"),
+            SortKey::Job => f.write_str("job"),
+            SortKey::Id => f.write_str("id"),
             SortKey::Metric(key) => write!(f, "metric:{key}"),
+            SortKey::Setting(key) => write!(f, "setting:{key}"),
         }
     }
 }
@@ -130,24 +151,41 @@ pub(super) enum Value {
     Name(Box<str>),
     Duration(i64),
     Status(usize),
-    /// In lower case.
-    Experiment(Arc<str>),
+    /// The name of an experiment or job, in lower case.
+    Group(Arc<str>),
     Count(u32),
     Step(i64),
     /// A number, mapped so that the order of integers is the order of the numbers.
-    Metric(i64),
+    Number(i64),
+    /// The beginning of a text, in lower case. After all numbers.
+    Text(Box<str>),
 }
+
+/// Of so many characters of a text the order is made; all of them would make long page tokens.
+const TEXT_CHARS: usize = 64;
 
 impl Value {
     pub(super) fn of_status(status: RunStatus) -> Self {
         Self::Status(RunStatus::ALL.iter().position(|s| *s == status).unwrap_or(0))
     }
 
+    /// None for null.
+    pub(super) fn of_setting(value: &Json) -> Option<Self> {
+        let text = match value {
+            Json::Null => return None,
+            Json::Number(number) => return number.as_f64().and_then(Self::of_number),
+            Json::String(text) => text.clone(),
+            Json::Bool(_) | Json::Array(_) | Json::Object(_) => value.to_string(),
+        };
+        let begin: String = text.chars().take(TEXT_CHARS).collect();
+        Some(Self::Text(begin.to_lowercase().into()))
+    }
+
     /// None for NaN.
-    pub(super) fn of_metric(value: f64) -> Option<Self> {
+    pub(super) fn of_number(value: f64) -> Option<Self> {
         // IEEE 754 totalOrder: of negative numbers all but the sign is turned over. -0 is 0.
         let bits = (value + 0.0).to_bits().cast_signed();
-        (!value.is_nan()).then_some(Self::Metric(if bits < 0 { bits ^ i64::MAX } else { bits }))
+        (!value.is_nan()).then_some(Self::Number(if bits < 0 { bits ^ i64::MAX } else { bits }))
     }
 }
 
@@ -179,11 +217,13 @@ impl PageToken {
             | (SortKey::Name, Some(Value::Name(_)))
             | (SortKey::Status, Some(Value::Status(_)))
             | (SortKey::Duration, Some(Value::Duration(_)) | None)
-            | (SortKey::Experiment, Some(Value::Experiment(_)) | None)
+            | (SortKey::Id, Some(Value::Name(_)))
+            | (SortKey::Experiment | SortKey::Job, Some(Value::Group(_)) | None)
             | (SortKey::Attempts | SortKey::Failures, Some(Value::Count(_)))
             | (SortKey::Workers, Some(Value::Count(_)) | None)
             | (SortKey::Step, Some(Value::Step(_)) | None)
-            | (SortKey::Metric(_), Some(Value::Metric(_)) | None) => true,
+            | (SortKey::Metric(_), Some(Value::Number(_)) | None)
+            | (SortKey::Setting(_), Some(Value::Number(_) | Value::Text(_)) | None) => true,
             (
                 SortKey::StartTime
                 | SortKey::Name
@@ -194,7 +234,10 @@ impl PageToken {
                 | SortKey::Failures
                 | SortKey::Workers
                 | SortKey::Step
-                | SortKey::Metric(_),
+                | SortKey::Job
+                | SortKey::Id
+                | SortKey::Metric(_)
+                | SortKey::Setting(_),
                 _,
             ) => false,
         };
@@ -235,11 +278,14 @@ mod tests {
             "failures",
             "-workers",
             "step",
+            "job",
+            "-id",
             "-metric:val:loss",
+            "setting:optimizer/lr",
         ] {
             assert_eq!(text.parse::<Sort>().unwrap().to_string(), text);
         }
-        for bad in ["", "-", "names", "metric:", "--name", "metric", "value:x"] {
+        for bad in ["", "-", "names", "metric:", "--name", "metric", "value:x", "setting:"] {
             assert!(bad.parse::<Sort>().is_err(), "{bad}");
         }
         assert_eq!(Sort::default().to_string(), "-start_time");
@@ -248,10 +294,10 @@ mod tests {
     #[test]
     fn numbers_keep_their_order() {
         let all = [f64::NEG_INFINITY, -1e300, -1.5, -1e-300, 0.0, 1e-300, 2.0, f64::INFINITY];
-        let values: Vec<Value> = all.iter().map(|x| Value::of_metric(*x).unwrap()).collect();
+        let values: Vec<Value> = all.iter().map(|x| Value::of_number(*x).unwrap()).collect();
         assert!(values.is_sorted() && values.windows(2).all(|w| w[0] != w[1]));
-        assert_eq!(Value::of_metric(-0.0), Value::of_metric(0.0));
-        assert_eq!(Value::of_metric(f64::NAN), None);
+        assert_eq!(Value::of_number(-0.0), Value::of_number(0.0));
+        assert_eq!(Value::of_number(f64::NAN), None);
     }
 
     #[test]

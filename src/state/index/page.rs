@@ -221,7 +221,10 @@ impl RunIndex {
             | SortKey::Failures
             | SortKey::Workers
             | SortKey::Step
-            | SortKey::Metric(_) => return None,
+            | SortKey::Job
+            | SortKey::Id
+            | SortKey::Metric(_)
+            | SortKey::Setting(_) => return None,
         };
         Some((counts, order))
     }

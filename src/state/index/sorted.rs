@@ -26,9 +26,14 @@ impl RunIndex {
             token.is_none_or(|t| sort.compare((value, start), (&t.value, &t.start)) == Ordering::Greater)
         };
         let metric = sort.metric().and_then(|key| self.metric_keys.get(key)).copied();
+        let setting = sort.setting().and_then(|key| self.settings.get(key));
         let placed = slots.into_iter().filter_map(|slot| {
             let row = self.row(slot)?;
-            Some((self.sort_value(row, sort, metric, live), &row.start, slot))
+            let value = match &sort.key {
+                SortKey::Setting(_) => setting.and_then(|s| s.value(slot)).cloned(),
+                _ => self.sort_value(row, sort, metric, live),
+            };
+            Some((value, &row.start, slot))
         });
         // Of many runs only some more than are wanted are at hand at any time.
         let mut first: Vec<Placed<'_>> = Vec::with_capacity(4 * n);
@@ -44,7 +49,7 @@ impl RunIndex {
         first
     }
 
-    /// What a run is ordered by; `metric` is the number of the metric, if any ended run has it.
+    /// What a run is ordered by, but for its settings; `metric` is the number of the metric, if any ended run has it.
     fn sort_value(&self, row: &Row, sort: &Sort, metric: Option<u32>, live: &LiveMap) -> Option<Value> {
         let Keys { status, name, duration_ms, groups, trashed: _ } = &row.keys;
         match &sort.key {
@@ -52,18 +57,19 @@ impl RunIndex {
             SortKey::Name => Some(Value::Name(name.clone())),
             SortKey::Duration => duration_ms.map(Value::Duration),
             SortKey::Status => Some(Value::of_status(*status)),
-            SortKey::Experiment => {
-                self.groups.experiment(groups).map(|name| Value::Experiment(Arc::clone(name)))
-            }
+            SortKey::Experiment => self.groups.experiment(groups).map(|name| Value::Group(Arc::clone(name))),
+            SortKey::Job => self.groups.job(groups).map(|name| Value::Group(Arc::clone(name))),
+            SortKey::Id => Some(Value::Name(row.entry.id().as_str().into())),
+            SortKey::Setting(_) => None,
             SortKey::Attempts => Some(Value::Count(row.tally.attempts)),
             SortKey::Failures => Some(Value::Count(row.tally.failures)),
             SortKey::Workers => Some(row.tally.workers).filter(|n| *n > 0).map(Value::Count),
             SortKey::Step if row.entry.is_live() => live.last_step(row.entry.id()).map(Value::Step),
             SortKey::Step => row.last_step.map(Value::Step),
             SortKey::Metric(key) if row.entry.is_live() => {
-                live.last_value(row.entry.id(), key).and_then(Value::of_metric)
+                live.last_value(row.entry.id(), key).and_then(Value::of_number)
             }
-            SortKey::Metric(_) => metric.and_then(|n| row.entry.last_value(n)).and_then(Value::of_metric),
+            SortKey::Metric(_) => metric.and_then(|n| row.entry.last_value(n)).and_then(Value::of_number),
         }
     }
 }

@@ -125,13 +125,16 @@ struct Plain {
     trashed: bool,
     loss: Option<f64>,
     experiment: Option<String>,
+    job: String,
     tally: Tally,
     step: Option<i64>,
+    lr: Option<serde_json::Value>,
 }
 
 fn query() -> impl Strategy<Value = ListQuery> {
     let sorts = ["start_time", "name", "duration", "status", "metric:loss"];
     let sorts = [sorts.as_slice(), &["experiment", "attempts", "failures", "workers", "step"]].concat();
+    let sorts = [sorts.as_slice(), &["job", "id", "setting:lr"]].concat();
     let sort = (prop::sample::select(sorts), prop::sample::select(vec!["", "-"]))
         .prop_map(|(key, direction)| format!("{direction}{key}"));
     let statuses = prop::collection::vec(prop::sample::select(RunStatus::ALL), 0..3);
@@ -184,7 +187,7 @@ fn plainly(runs: &BTreeMap<RunId, Plain>, query: &ListQuery) -> (Vec<RunId>, usi
     let mut some: Vec<_> = all.iter().filter(|(_, run)| wanted(run)).copied().collect();
     some.sort_by(|(a_id, a), (b_id, b)| {
         let newest_first = (Reverse(a.start), Reverse(*a_id)).cmp(&(Reverse(b.start), Reverse(*b_id)));
-        let value = |run: &Plain| match &query.sort.key {
+        let value = |id: &RunId, run: &Plain| match &query.sort.key {
             SortKey::StartTime => Some((0.0, String::new())),
             SortKey::Name => Some((0.0, run.name.to_lowercase())),
             SortKey::Duration => run.duration.map(|d| (number::float(d), String::new())),
@@ -196,10 +199,16 @@ fn plainly(runs: &BTreeMap<RunId, Plain>, query: &ListQuery) -> (Vec<RunId>, usi
                 Some(run.tally.workers).filter(|n| *n > 0).map(|n| (f64::from(n), String::new()))
             }
             SortKey::Step => run.step.map(|step| (number::float(step), String::new())),
+            SortKey::Job => Some((0.0, run.job.clone())),
+            SortKey::Id => Some((0.0, id.to_string())),
             SortKey::Metric(_) => run.loss.map(|x| (x, String::new())),
+            SortKey::Setting(_) => run.lr.as_ref().map(|lr| match lr.as_str() {
+                Some(text) => (f64::INFINITY, text.to_lowercase()),
+                None => (lr.as_f64().unwrap(), String::new()),
+            }),
         };
         let down = query.sort.direction == Direction::Descending;
-        match (value(a), value(b)) {
+        match (value(a_id, a), value(b_id, b)) {
             (None, None) => newest_first,
             (None, _) => std::cmp::Ordering::Greater,
             (_, None) => std::cmp::Ordering::Less,
@@ -247,6 +256,8 @@ proptest! {
                         trashed: trashed && ended,
                         loss: loss.filter(|_| ended).map(f64::from),
                         experiment: experiment.clone(),
+                        job: job.clone(),
+                        lr: loss.map(|x| if x % 3 == 0 { format!("T{x}").into() } else { x.into() }),
                         tally,
                         step: loss.filter(|_| ended).map(|x| i64::from(x) / 50),
                     };
@@ -274,6 +285,10 @@ proptest! {
                     runs.remove(&id);
                 }
             }
+            // What is known of a setting goes with the run, or with what it was started with.
+            let read = |id: RunId| { let lr = runs.get(&id).and_then(|run| run.lr.clone()); (id, lr) };
+            let unknown = index.without_setting("lr").into_iter().map(read).collect();
+            index.learn_setting("lr", unknown);
         }
         for mut query in queries {
             let (expected, total) = plainly(&runs, &query);
@@ -296,4 +311,15 @@ proptest! {
         prop_assert!(index.groups.is_empty() && index.all.is_empty() && index.by_name.is_empty());
         prop_assert!(index.by_duration.is_empty() && index.trash.is_empty() && index.by_id.is_empty());
     }
+}
+
+#[test]
+fn the_settings_of_only_so_many_keys_are_kept() {
+    let mut index = index_of((0..3).map(|i| run(i, 7, RunStatus::Finished)));
+    for key in ["a", "b", "c", "d", "e"] {
+        let values = index.without_setting(key).into_iter().map(|id| (id, Some(1.into()))).collect();
+        index.learn_setting(key, values);
+    }
+    let unknown = |key| index.without_setting(key).len();
+    assert_eq!(["a", "b", "e"].map(unknown), [3, 0, 0]);
 }
