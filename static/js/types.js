@@ -66,6 +66,7 @@
  * @typedef {object} ProgressEvidence
  * @property {number | null} last_step
  * @property {number | null} last_report_ms
+ * @property {number | null} last_advance_ms when the attempt that runs last made a step
  * @property {number | null} median_step_interval_ms
  * @property {boolean} stalled
  * @property {number | null} stalled_since_ms
@@ -73,6 +74,8 @@
  */
 
 /** @typedef {{ process: ProcessEvidence, contact: ContactEvidence, progress: ProgressEvidence }} Evidence */
+/** @typedef {Pick<Worker, "world_rank" | "process_stats" | "gpus">} RankStats */
+/** @typedef {{ evidence: Evidence, stats?: RankStats[], server_time_ms: number }} RunEvidence */
 
 /**
  * @typedef {object} TrainRun a run as it stands in a list
@@ -97,6 +100,7 @@
  * @property {{ worker: number, controller: number, preemption: number }} num_failures
  * @property {Record<string, string>} tags
  * @property {Record<string, unknown> | null} settings null in a list if they are long
+ * @property {string[]} omitted what is null because it is long
  * @property {string | null} notes
  * @property {{ name: string, dataset_name: string | null, dataset_uuid: string | null }[]} datasets
  * @property {Worker[]} [workers]
@@ -228,12 +232,14 @@
  * @property {number[]} attempt_at
  */
 
-/** @typedef {TrainRun & { progress?: { last_step: number | null, last_report_ms: number | null } }} RunChange */
+/** @typedef {Pick<ProgressEvidence, "last_step" | "last_report_ms" | "last_advance_ms">} ProgressNews */
+/** @typedef {TrainRun & { progress?: ProgressNews }} RunChange */
 
 /**
  * @typedef {object} MetricTick
  * @property {string} run_id
  * @property {number | null} last_step
+ * @property {number | null} last_advance_ms when the attempt that runs last made a step
  * @property {number} time_ms
  * @property {Record<string, WireNumber>} last_metrics
  * @property {number} points

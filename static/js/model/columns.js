@@ -27,8 +27,8 @@ const KNOWN = [
   { id: "rate", title: "Rate", sort: null, num: true, width: 5.5 },
   { id: "tags", title: "Tags", sort: null, num: false, width: 12 },
   { id: "failures", title: "Failures", sort: "failures", num: true, width: 5.5 },
-  { id: "job", title: "Job", sort: null, num: false, width: 9 },
-  { id: "id", title: "Id", sort: null, num: false, width: 17 },
+  { id: "job", title: "Job", sort: "job", num: false, width: 9 },
+  { id: "id", title: "Id", sort: "id", num: false, width: 17 },
 ];
 
 export const KNOWN_IDS = KNOWN.map((c) => c.id);
@@ -48,7 +48,7 @@ export function columnOf(id) {
   const metric = metricOf(id);
   if (metric !== null) return { id, title: metric, sort: id, num: true, width: METRIC_REM };
   const setting = settingOf(id);
-  if (setting !== null) return { id, title: setting, sort: null, num: true, width: SETTING_REM };
+  if (setting !== null) return { id, title: setting, sort: id, num: true, width: SETTING_REM };
   return KNOWN.find((c) => c.id === id) ?? null;
 }
 
@@ -131,7 +131,8 @@ function tally(lists) {
 
 /** What a click on a column's head asks for: first the way most people want, then the other, then neither. @param {Column} column @param {string} sort @param {string} usual */
 export function nextSort({ id, sort: key }, sort, usual) {
-  const ways = id === "name" || id === "experiment" ? [`${key}`, `-${key}`] : [`-${key}`, `${key}`];
+  const upwards = ["name", "experiment", "job", "id"].includes(id) || settingOf(id) !== null;
+  const ways = upwards ? [`${key}`, `-${key}`] : [`-${key}`, `${key}`];
   const at = ways.indexOf(sort);
   return at < 0 ? ways[0] : (ways[at + 1] ?? usual);
 }

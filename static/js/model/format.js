@@ -20,7 +20,8 @@ export function toNumber(v) {
 }
 
 /**
- * Four significant digits; whole numbers keep all of theirs, for they are often steps or epochs.
+ * Four significant digits, and in any case those before the point; whole numbers keep all of theirs, for they
+ * are often steps or epochs.
  * @param {unknown} value
  */
 export function number(value) {
@@ -29,7 +30,7 @@ export function number(value) {
   if (!Number.isFinite(v)) return v > 0 ? "∞" : "−∞";
   const size = Math.abs(v);
   if (Number.isInteger(v) && size < 1e12) return integer(v);
-  if (size >= 1e4 && size < 1e9) return integer(Math.round(v));
+  if (size >= 999.95 && size < 1e9) return integer(Math.round(v));
   const text = size < 1e-3 || size >= 1e9 ? v.toExponential(3).replace("e+", "e") : v.toPrecision(4);
   return text.replaceAll("-", "−");
 }
@@ -106,7 +107,7 @@ export function clock(ms) {
 export function rate(perSecond) {
   if (!perSecond || !Number.isFinite(perSecond)) return "";
   if (perSecond >= 1)
-    return `${perSecond >= 1000 ? integer(Math.round(perSecond)) : perSecond.toPrecision(3)}${THIN}/s`;
+    return `${perSecond >= 99.95 ? integer(Math.round(perSecond)) : perSecond.toPrecision(3)}${THIN}/s`;
   return `${interval(1000 / perSecond)} each`;
 }
 
@@ -138,7 +139,7 @@ export const length = (ms) => elapsed(ms / 1000);
 export function bytes(n) {
   const units = ["B", "kB", "MB", "GB", "TB"];
   let i = 0;
-  while (n >= 1000 && i < units.length - 1) {
+  while (Number(n.toPrecision(3)) >= 1000 && i < units.length - 1) {
     n /= 1000;
     i += 1;
   }

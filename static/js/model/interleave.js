@@ -6,7 +6,7 @@
 /** `whole`: the log is held from its first byte on. @typedef {{ rank: number, whole: boolean, lines: RankLine[] }} RankPart */
 
 /** @param {RankPart} part */
-const firstTime = (part) => part.lines.find((l) => l.time !== null)?.time ?? null;
+export const firstTime = (part) => part.lines.find((l) => l.time !== null)?.time ?? null;
 
 /** Does any line have a time? Without any there is no order but that of the ranks. @param {RankPart[]} parts */
 export const haveTimes = (parts) => parts.some((p) => firstTime(p) !== null);

@@ -37,6 +37,8 @@ const shown = (text) => plain(decoded(text));
 
 /** Emphasis is matched in a time that grows with the square of its marks in one block. */
 const MOST_MARKS = 500;
+/** So are long runs of what may be blanks at the end of a line, or the beginning of an address. */
+const LONG_RUN = /[ \t]{500}|[\w.+-]{1000}/;
 /** Elements in each other: what draws them calls itself. */
 const MOST_NESTED = 50;
 
@@ -47,7 +49,7 @@ const MOST_NESTED = 50;
 export function treeOf(text, lexer) {
   const asWritten = [element("pre", [plain(text)], { tabindex: 0 })];
   const marks = text.split(/\n[ \t]*\n/).map((block) => block.match(/[*_~]+/g)?.length ?? 0);
-  if (marks.some((n) => n > MOST_MARKS)) return asWritten;
+  if (LONG_RUN.test(text) || marks.some((n) => n > MOST_MARKS)) return asWritten;
   try {
     const tree = nodes(lexer(text));
     return depthOf(tree) > MOST_NESTED ? asWritten : tree;

@@ -2,7 +2,7 @@
 // stays null, so that it is not shown as zero.
 /** @import { Gpu, Node } from "../types.js" */
 
-import { count } from "./format.js";
+import { count, tick } from "./format.js";
 import { ranges } from "./status.js";
 
 /** @typedef {{ name: string, capacity: number | null, reserved: number, free: number | null }} Resource */
@@ -77,7 +77,7 @@ export function ranksOf(ranks) {
 export const amounts = (resources) =>
   resourcesOf({ capacity: {}, reserved: resources, free: {} })
     .filter((r) => r.reserved > 0)
-    .map((r) => `${Number(r.reserved.toFixed(3))} ${r.name}`)
+    .map((r) => `${tick(r.reserved)} ${r.name}`)
     .join(", ");
 
 /** Ids that are numbers as ranges, others one by one. @param {string[]} ids sorted */

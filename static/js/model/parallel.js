@@ -36,6 +36,25 @@ export function brushOf(from, to) {
   return Math.abs(a - b) < 0.01 ? null : [Math.min(a, b), Math.max(a, b)];
 }
 
+/** A key moves by a part in so many. */
+const STEPS = 20;
+
+/**
+ * What a key makes of a brush: arrows move its lower end, with Shift its upper one. One that is as long as the
+ * axis picks out nothing, and is none; no other key has to do with it.
+ * @param {[number, number] | null} brush @param {string} key @param {boolean} shift @returns {[number, number] | null | undefined}
+ */
+export function brushBy(brush, key, shift) {
+  if (key === "Delete" || key === "Backspace") return null;
+  const by = key === "ArrowUp" ? 1 : key === "ArrowDown" ? -1 : 0;
+  if (by === 0) return undefined;
+  const [low, high] = (brush ?? [0, 1]).map((f) => f * STEPS);
+  const next = shift
+    ? [low, Math.min(STEPS, Math.max(low + 1, Math.round(high + by)))]
+    : [Math.max(0, Math.min(high - 1, Math.round(low + by))), high];
+  return next[0] <= 0 && next[1] >= STEPS ? null : [next[0] / STEPS, next[1] / STEPS];
+}
+
 /** The stops of the colour ramp, css/compare.css has the colours. */
 const RAMP = 4;
 

@@ -1,22 +1,26 @@
 // One rank's part of a list that several ranks share: its bytes become lines that know their rank and, if a
 // logger wrote one, their time. Pure; reading is elsewhere.
-/** @import { RankPart } from "./interleave.js" */
+/** @import { RankLine, RankPart } from "./interleave.js" */
 /** @import { LogRow, Piece } from "./log_window.js" */
 /** @import { Row } from "./terminal.js" */
 
+import { firstTime } from "./interleave.js";
 import { timeOf } from "./log_time.js";
 import { Terminal } from "./terminal.js";
 
 const HALF_DAY_MS = 43_200_000;
+const DAY_MS = 2 * HALF_DAY_MS;
 
 /**
- * `start` and `end`: which bytes have been taken; `day_ms`: of which day times without one are.
- * @typedef {RankPart & { start: number, end: number, terminal: Terminal, last_ms: number, day_ms: number }} RankSource
+ * `start` and `end`: which bytes have been taken; `day_ms`: of which day times without one are; `dayless`:
+ * there are such times.
+ * @typedef {RankPart & { start: number, end: number, terminal: Terminal, last_ms: number, day_ms: number, dayless: boolean }} RankSource
  */
 
 /** @param {number} rank @param {number} day_ms @returns {RankSource} */
 export function newSource(rank, day_ms) {
-  return { rank, whole: false, lines: [], start: 0, end: 0, terminal: lineTerminal(0), last_ms: 0, day_ms };
+  const terminal = lineTerminal(0);
+  return { rank, whole: false, lines: [], start: 0, end: 0, terminal, last_ms: 0, day_ms, dayless: false };
 }
 
 /** Only whole lines are put between those of others, so the cursor stays in its line. @param {number} at */
@@ -67,8 +71,40 @@ export function drain(source) {
 function timeIn(source, { spans }) {
   const time = timeOf(spans, source.day_ms);
   if (time === null) return null;
-  const later = timeOf(spans, source.day_ms + 2 * HALF_DAY_MS);
-  if (later === null || later === time || source.last_ms - time < HALF_DAY_MS) return (source.last_ms = time);
-  source.day_ms += 2 * HALF_DAY_MS;
+  const later = timeOf(spans, source.day_ms + DAY_MS);
+  const isDayless = later !== null && later !== time;
+  source.dayless ||= isDayless;
+  if (!isDayless || source.last_ms - time < HALF_DAY_MS) return (source.last_ms = time);
+  source.day_ms += DAY_MS;
   return (source.last_ms = later);
+}
+
+/**
+ * Of a part of a log whose times have no day it is not known how many midnights lie before it. Logs that
+ * are held from their beginnings began together, and the parts of others end together.
+ * @param {RankSource[]} sources
+ */
+export function alignDays(sources) {
+  const timed = sources.filter((s) => firstTime(s) !== null);
+  const first = Math.max(...timed.filter((s) => s.whole).map((s) => firstTime(s) ?? 0));
+  for (const s of timed.filter((s) => s.whole)) shift(s, daysTo(first - (firstTime(s) ?? 0)));
+  const last = Math.max(...timed.map((s) => s.last_ms));
+  for (const s of timed.filter((s) => !s.whole)) shift(s, daysTo(last - s.last_ms));
+}
+
+/** An earlier part of the same log ends where the other one begins. @param {RankSource} before @param {RankSource} source */
+export function joinDays(before, source) {
+  const next = firstTime(source);
+  if (next !== null && firstTime(before) !== null) shift(before, daysTo(next - before.last_ms));
+}
+
+/** Whole days, as milliseconds, that bring two times to within half a day. @param {number} ms */
+const daysTo = (ms) => Math.round(ms / DAY_MS) * DAY_MS;
+
+/** @param {RankSource} source @param {number} by */
+function shift(source, by) {
+  if (!source.dayless || by === 0) return;
+  source.day_ms += by;
+  source.last_ms += by;
+  for (const line of /** @type {RankLine[]} */ (source.lines)) if (line.time !== null) line.time += by;
 }

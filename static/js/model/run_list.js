@@ -4,7 +4,6 @@
 /** @import { MetricTick, RunChange, TrainRun } from "../types.js" */
 /** @import { RunsView } from "./view.js" */
 
-import { isLive } from "./status.js";
 import { NEWEST_FIRST } from "./view.js";
 
 /** @typedef {TrainRun & { rate: number | null, measured: { step: number, time_ms: number } | null }} Row */
@@ -45,12 +44,29 @@ export function matches(run, view) {
 }
 
 /** @param {Row[]} rows @param {TrainRun[]} page */
-export const appendPage = (rows, page) => appendRows(rows, page.map(toRow));
-
-/** @param {Row[]} rows @param {Row[]} more */
-export function appendRows(rows, more) {
+export function appendPage(rows, page) {
   const known = new Set(rows.map((r) => r.id));
-  return [...rows, ...more.filter((r) => !known.has(r.id))];
+  return [...rows, ...page.filter((r) => !known.has(r.id)).map(toRow)];
+}
+
+/** What the place of a run in an order depends on. @param {Row} row @param {string} sort such as `-metric:loss` */
+export function placeOf(row, sort) {
+  const key = sort.replace(/^-/, "");
+  if (key.startsWith("metric:")) return row.last_metrics?.[key.slice("metric:".length)];
+  if (key.startsWith("setting:")) return JSON.stringify(row.settings);
+  /** @type {Record<string, unknown>} */
+  const values = {
+    name: row.name,
+    experiment: row.experiment,
+    job: row.job_id,
+    status: row.run_status,
+    duration: row.duration_ms,
+    attempts: row.num_attempts,
+    failures: row.num_failures.worker + row.num_failures.controller,
+    workers: row.workers?.length,
+    step: row.evidence?.progress.last_step,
+  };
+  return values[key];
 }
 
 /**
@@ -90,38 +106,43 @@ export function applyChange({ rows, complete }, change, view) {
 /** @param {Row} row @param {RunChange} change @returns {Row} */
 function merge(row, change) {
   const { progress, ...run } = change;
-  const merged = { ...row, ...run };
+  // What is too long for a list is null in a change, and not gone.
+  const said = Object.entries(run).filter(([name]) => !run.omitted.includes(name));
+  /** @type {Row} */
+  const merged = { ...row, ...Object.fromEntries(said) };
   if (!isStepping(merged)) merged.rate = null;
   return progress ? withProgress(merged, progress) : merged;
 }
 
-/** @param {Row} row @param {{ last_step: number | null, last_report_ms: number | null }} progress @returns {Row} */
+/** @param {Row} row @param {import("../types.js").ProgressNews} progress @returns {Row} */
 function withProgress(row, progress) {
   const old = row.evidence?.progress;
   if (!row.evidence || !old) return row;
-  const moved = progress.last_report_ms !== null && progress.last_report_ms > (old.last_report_ms ?? 0);
   // What is not said is not unsaid: the last change of a run may come without its progress.
   const next = { ...old, last_step: progress.last_step ?? old.last_step };
   next.last_report_ms = progress.last_report_ms ?? old.last_report_ms;
-  if (moved || !isLive(row)) Object.assign(next, { stalled: false, stalled_since_ms: null });
+  // No step of the attempt that runs: it may still load.
+  next.last_advance_ms = progress.last_advance_ms;
+  if (next.last_advance_ms !== old.last_advance_ms || row.phase !== "RUNNING")
+    Object.assign(next, { stalled: false, stalled_since_ms: null });
   return { ...row, evidence: { ...row.evidence, progress: next } };
 }
 
-/** The head's rule (src/model/progress.rs): ten usual steps without a report, and at least ten seconds. */
+/** The head's rule (src/model/progress.rs): ten usual steps of time without a step, and at least ten seconds. */
 const STALL_FACTOR = 10;
 const STALL_MIN_MS = 10_000;
 
 /**
  * That a run stalls is no event: it is seen by the clock. What moves on is no longer stalled by its next
- * report (`withProgress`).
+ * step (`withProgress`).
  * @param {Row[]} rows @param {number} now @returns {Row[]}
  */
 export function noticeStalls(rows, now) {
   return rows.map((row) => {
     const progress = row.evidence?.progress;
-    const since = progress?.last_report_ms;
+    const since = progress?.last_advance_ms;
     const usual = progress?.median_step_interval_ms ?? (row.rate ? 1000 / row.rate : null);
-    if (!row.evidence || !progress || !isStepping(row) || !isLive(row) || !since || !usual) return row;
+    if (!row.evidence || !progress || !isStepping(row) || !since || !usual) return row;
     if (now - since <= Math.max(STALL_MIN_MS, STALL_FACTOR * usual)) return row;
     const stalled = { ...progress, stalled: true, stalled_since_ms: since };
     return { ...row, rate: null, evidence: { ...row.evidence, progress: stalled } };
@@ -139,7 +160,8 @@ export function tickRow(row, tick) {
   const next = { ...row, last_metrics: { ...row.last_metrics, ...tick.last_metrics } };
   if (tick.last_step === null) return next;
   Object.assign(next, speed(row, tick.last_step, tick.time_ms));
-  const progress = { last_step: tick.last_step, last_report_ms: tick.time_ms };
+  const { last_step, last_advance_ms } = tick;
+  const progress = { last_step, last_report_ms: tick.time_ms, last_advance_ms };
   if (next.evidence) return withProgress(next, progress);
   // A run that came by the stream alone has no evidence yet; its progress is known all the same.
   const unknown = { median_step_interval_ms: null, stalled: false, stalled_since_ms: null, ranks: [] };

@@ -61,17 +61,36 @@ function from256(n) {
  * @returns {Pen}
  */
 export function applySgr(pen, params) {
-  const codes = params.split(/[;:]/).map((p) => (p === "" ? 0 : Number(p)));
+  const parts = params.split(";");
+  const codes = parts.map(Number);
   let next = { ...pen };
   for (let i = 0; i < codes.length; i += 1) {
-    const c = codes[i];
-    if (c === 38 || c === 48) {
+    if (parts[i].includes(":")) {
+      next = withParts(next, parts[i].split(":").map(Number));
+    } else if (EXTENDED.includes(codes[i])) {
       const { color, used } = extended(codes, i + 1);
-      next = c === 38 ? { ...next, fg: color } : { ...next, bg: color };
+      next = colored(next, codes[i], color);
       i += used;
-    } else next = simple(next, c);
+    } else next = simple(next, codes[i]);
   }
   return next;
+}
+
+/** Foreground, background, and the colour of the underline, which is not shown. */
+const EXTENDED = [38, 48, 58];
+
+/** @param {Pen} pen @param {number} code @param {number | null} color @returns {Pen} */
+function colored(pen, code, color) {
+  if (code === 38) return { ...pen, fg: color };
+  return code === 48 ? { ...pen, bg: color } : pen;
+}
+
+/** One code with its own parts: ITU T.416 has the place of a colour space before three colours. @param {Pen} pen @param {number[]} parts */
+function withParts(pen, [code, ...parts]) {
+  if (code === 4) return { ...pen, underline: parts[0] !== 0 };
+  if (!EXTENDED.includes(code)) return pen;
+  const rgb = parts[0] === 2 ? [2, ...parts.slice(parts.length > 4 ? 2 : 1)] : parts;
+  return colored(pen, code, extended(rgb, 0).color);
 }
 
 /** @param {number[]} codes @param {number} at */

@@ -16,13 +16,16 @@ export const word = (s) => s.charAt(0).toUpperCase() + s.slice(1).toLowerCase().
 /** Does the run still go on? @param {TrainRun} run */
 export const isLive = (run) => run.run_status === "STARTED";
 
+/** Only what is running can stand still. @param {TrainRun} run */
+const isStalled = (run) => run.phase === "RUNNING" && run.evidence?.progress.stalled === true;
+
 /** @param {TrainRun} run @returns {Mark} */
 export function mark(run) {
   if (!isLive(run)) {
     const shape = /** @type {Shape} */ (run.run_status.toLowerCase());
     return { shape, word: word(run.run_status), detail: "" };
   }
-  const stalled = run.evidence?.progress.stalled === true;
+  const stalled = isStalled(run);
   return { shape: stalled ? "stalled" : "started", word: "Started", detail: liveDetail(run, stalled) };
 }
 
@@ -132,12 +135,12 @@ function whyLive(run, now, speed) {
   if (run.stop_requested_at_ms !== null) {
     return `Stopping: asked ${duration(now - run.stop_requested_at_ms)} ago, waiting for the controller to end its workers.`;
   }
-  if (progress?.stalled) {
-    const since = progress.stalled_since_ms ?? progress.last_report_ms;
+  if (progress && isStalled(run)) {
+    const since = progress.stalled_since_ms;
     const usual = progress.median_step_interval_ms;
     const every = usual ? `, where a step usually takes ${interval(usual)}` : "";
     const at = progress.last_step === null ? "" : ` after step ${integer(progress.last_step)}`;
-    return `Stalled: no report${since === null ? "" : ` for ${duration(now - since)}`}${at}${every}.`;
+    return `Stalled: no step${since === null ? "" : ` for ${duration(now - since)}`}${at}${every}.`;
   }
   if (run.status_detail) return sentence(`${word(run.controller_state ?? run.phase)}: ${run.status_detail}`);
   if (run.phase === "RUNNING") return whyRunning(run, speed);

@@ -2,7 +2,7 @@
 // Ranks report at steps of their own, and what is asked for are means of stretches, so the time at a step
 // is read off the line between two points.
 
-import { interval } from "./format.js";
+import { integer, interval } from "./format.js";
 
 /** One rank's points. @typedef {{ rank: number, step: number[], time_ms: number[] }} RankSeries */
 /** `late`: ms behind the first, for each stretch; null: it did not report then. `last`: its last step. */
@@ -59,7 +59,7 @@ export function straggler({ steps, rows }) {
   if (hanging.length > 0 && hanging.length < rows.length) {
     const [worst] = hanging.toSorted((a, b) => a.last - b.last);
     const others = hanging.length > 1 ? `, and ${hanging.length - 1} more are behind,` : "";
-    return `Rank ${worst.rank} has come to about step ${Math.round(worst.last)}${others} where the first is at about ${Math.round(leader)}.`;
+    return `Rank ${worst.rank} has come to about step ${integer(worst.last)}${others} where the first is at about ${integer(leader)}.`;
   }
   /** @type {Map<HeatRow, number>} */
   const lasts = new Map();

@@ -29,7 +29,8 @@ export const COMPARE_TABS = /** @type {const} */ (["charts", "settings", "sweep"
 /** `rank`: of the log; `find`: what is looked for in it, `at`: the byte of the line that is looked at. */
 /** @typedef {{ page: "run", id: string, tab: Tab, attempts: "merged" | "all", attempt: number | null, rank: number | "all", find: string, at: number | null } & ChartsView} RunView */
 /** `across` and `score`: what the sweep's charts set against each other, a setting and a metric, of which `take` is the value. */
-/** @typedef {{ page: "compare", runs: string[], tab: typeof COMPARE_TABS[number], rows: "differing" | "all", across: string, score: string, take: "last" | "min" | "max" } & ChartsView} CompareView */
+/** `brush`: which parts of the axes of the parallel coordinates are picked, from 0 to 1, by their keys. */
+/** @typedef {{ page: "compare", runs: string[], brush: [string, [number, number]][], tab: typeof COMPARE_TABS[number], rows: "differing" | "all", across: string, score: string, take: "last" | "min" | "max" } & ChartsView} CompareView */
 /** @typedef {{ page: "experiments", q: string }} ExperimentsView */
 /** @typedef {{ page: "nodes" }} NodesView */
 /** @typedef {{ page: "missing", path: string }} MissingView */
@@ -93,6 +94,20 @@ const order = {
   write: (v) => (v === NEWEST_FIRST ? [] : [v]),
 };
 
+const BRUSH = /^(0|1|0\.\d{1,4})\.\.(0|1|0\.\d{1,4}):(.*)$/s;
+/** The key comes last, for it may hold any character. @type {Field} */
+const brushes = {
+  read: (all) =>
+    all.flatMap((v) => {
+      const [, from, to, key] = BRUSH.exec(v) ?? [];
+      return Number(from) < Number(to) ? [[key, [Number(from), Number(to)]]] : [];
+    }),
+  write: (all) =>
+    all.map((/** @type {[string, [number, number]]} */ [key, ends]) => {
+      return `${ends.map((f) => Number(f.toFixed(4))).join("..")}:${key}`;
+    }),
+};
+
 const CHARTS = {
   q: text,
   smooth: fraction,
@@ -132,6 +147,7 @@ const PAGES = {
     across: text,
     score: text,
     take: oneOf(["last", "min", "max"]),
+    brush: brushes,
   },
   experiments: { q: text },
   nodes: {},

@@ -2,7 +2,7 @@
 // logs.js. Every URL is relative, so that the dashboard works below any prefix. It keeps no state
 // and retries nothing: whoever asks decides that.
 /** @import { CheckpointPage } from "../file_types.js" */
-/** @import { Experiment, FullRun, NodeList, RunPage, TrailPage, TrainRun } from "../types.js" */
+/** @import { Experiment, FullRun, NodeList, RunEvidence, RunPage, TrailPage, TrainRun } from "../types.js" */
 /** @import { RunsView } from "../model/view.js" */
 
 import { NEWEST_FIRST } from "../model/view.js";
@@ -75,9 +75,9 @@ export async function getRun(id, signal) {
   return (await ask(runUrl(id), { signal })).json();
 }
 
-/** The same with what its newest workers use right now. @param {string} id @param {AbortSignal} signal @returns {Promise<FullRun>} */
-export async function getRunStats(id, signal) {
-  return (await ask(`${runUrl(id)}?include=stats`, { signal })).json();
+/** What changes of a run by the clock alone; with `stats`, also what its newest workers use right now. @param {string} id @param {AbortSignal} signal @param {boolean} [stats] @returns {Promise<RunEvidence>} */
+export async function getEvidence(id, signal, stats = false) {
+  return (await ask(`${runUrl(id)}/evidence${stats ? "?include=stats" : ""}`, { signal })).json();
 }
 
 /** @param {string} id @param {string | null} page_token @param {AbortSignal} [signal] @returns {Promise<TrailPage>} */

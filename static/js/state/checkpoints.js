@@ -6,6 +6,7 @@ import { signal } from "@preact/signals";
 import { errorText, listCheckpoints, pinCheckpoint } from "../server/api.js";
 import { listen, listening } from "../server/events.js";
 import { throttled } from "./frame.js";
+import { isFinal, openRetry } from "./retry.js";
 import { say } from "./toasts.js";
 
 /** @param {string} id */
@@ -26,9 +27,12 @@ export function openCheckpoints(id) {
       page.value = all;
       error.value = null;
     } catch (e) {
-      if (!closing.signal.aborted) error.value = errorText(e);
+      if (closing.signal.aborted) return;
+      error.value = errorText(e);
+      if (!isFinal(e)) retry();
     }
   }, 300);
+  const retry = openRetry(load, closing.signal);
 
   const stopListening = listen({
     trail: (event) => event.run_id === id && event.kind === "checkpoint" && load(),

@@ -20,8 +20,8 @@ const RETRY_MS = 2000;
 /** Where the reader is to look: the line of that number; `seq` tells one wish from the next. @typedef {{ line: number, seq: number }} Target */
 /** @typedef {ReturnType<typeof openLogView>} LogView */
 
-/** @param {string} url @param {{ growing: () => boolean, following: () => boolean, at: number | null }} how `growing`: may more be written to it? */
-export function openLogView(url, { growing, following, at }) {
+/** @param {string} url @param {{ growing: () => boolean, late: () => boolean, following: () => boolean, at: number | null }} how `growing`: may more be written to it? `late`: may what was written still arrive? */
+export function openLogView(url, { growing, late, following, at }) {
   const state = signal(/** @type {LogState} */ ("loading"));
   const error = signal(/** @type {string | null} */ (null));
   /** Changes whenever there is something new to draw. */
@@ -138,9 +138,9 @@ export function openLogView(url, { growing, following, at }) {
   const lookOn = async () => {
     clearTimeout(timer);
     if (!document.hidden) await once(look, "look");
-    if (state.peek() !== "ended") again(state.peek() === "lost" ? RETRY_MS : LOOK_EVERY_MS);
+    if (state.peek() !== "ended" || late()) again(state.peek() === "lost" ? RETRY_MS : LOOK_EVERY_MS);
   };
-  const onVisibility = () => void (!document.hidden && state.peek() !== "ended" && lookOn());
+  const onVisibility = () => void (!document.hidden && lookOn());
   document.addEventListener("visibilitychange", onVisibility);
 
   void lookOn();

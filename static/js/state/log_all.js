@@ -8,7 +8,7 @@
 
 import { signal } from "@preact/signals";
 import { haveTimes, interleave, toExtend, withoutTimes } from "../model/interleave.js";
-import { begin, drain, newSource, take } from "../model/rank_source.js";
+import { alignDays, begin, drain, joinDays, newSource, take } from "../model/rank_source.js";
 import { errorText } from "../server/api.js";
 import { listLogs, logUrl, readLog } from "../server/logs.js";
 import { each } from "./in_turn.js";
@@ -27,8 +27,8 @@ const AT_ONCE = 4;
 
 /** `still`: nothing came at the last look. @typedef {RankSource & { url: string, still: boolean }} Source */
 
-/** @param {string} id of the run @param {number} attempt @param {number[]} ranks @param {{ growing: () => boolean, day_ms: number }} how `day_ms`: for times without a day */
-export function openAllLogs(id, attempt, ranks, { growing, day_ms }) {
+/** @param {string} id of the run @param {number} attempt @param {number[]} ranks @param {{ growing: () => boolean, late: () => boolean, day_ms: number }} how as in log.js; `day_ms`: for times without a day */
+export function openAllLogs(id, attempt, ranks, { growing, late, day_ms }) {
   const state = signal(/** @type {LogState} */ ("loading"));
   const error = signal(/** @type {string | null} */ (null));
   const version = signal(0);
@@ -90,9 +90,10 @@ export function openAllLogs(id, attempt, ranks, { growing, day_ms }) {
       Object.assign(source, newSource(source.rank, day_ms));
       begin(source, pieces, from);
       source.end = to;
-      if (!growing()) source.terminal.flush(to);
+      if (!growing() && !late()) source.terminal.flush(to);
       drain(source);
     });
+    alignDays(sources);
     merge();
     opened = true;
     target.value = { line: base + rows.length - 1, seq: 1 };
@@ -141,7 +142,7 @@ export function openAllLogs(id, attempt, ranks, { growing, day_ms }) {
     const more = growing();
     const { logs } = await listLogs(id, closing.signal, attempt);
     sizes.value = new Map(logs.filter((f) => f.attempt === attempt).map((f) => [f.rank, f.size_bytes]));
-    if (opened) await growAll(!more);
+    if (opened) await growAll(!more && !late());
     else await open();
     state.value = more ? "live" : "ended";
   };
@@ -174,9 +175,9 @@ export function openAllLogs(id, attempt, ranks, { growing, day_ms }) {
   const lookOn = async () => {
     clearTimeout(timer);
     if (!document.hidden) await once(look);
-    if (state.peek() !== "ended") again(state.peek() === "lost" ? RETRY_MS : LOOK_EVERY_MS);
+    if (state.peek() !== "ended" || late()) again(state.peek() === "lost" ? RETRY_MS : LOOK_EVERY_MS);
   };
-  const onVisibility = () => void (!document.hidden && state.peek() !== "ended" && lookOn());
+  const onVisibility = () => void (!document.hidden && lookOn());
   document.addEventListener("visibilitychange", onVisibility);
   void lookOn();
 
@@ -194,6 +195,7 @@ export function openAllLogs(id, attempt, ranks, { growing, day_ms }) {
         begin(before, pieces, beyond?.hole ?? Math.max(0, to - MORE_BYTES));
         before.terminal.flush(to);
         drain(before);
+        joinDays(before, source);
         source.lines = [...before.lines, ...source.lines];
         source.start = before.start;
         source.whole = source.start === 0;

@@ -15,15 +15,27 @@ function viewOf(url) {
 export const view = signal(viewOf(new URL(location.href)));
 
 /** A new place, with a step back to the old one. @param {View} next */
-export function go(next) {
-  history.pushState(null, "", new URL(formatView(next), document.baseURI));
-  view.value = next;
-}
+export const go = (next) => show(next, "pushState");
 
 /** The same place, looked at differently: typing in a search must not fill the history. @param {View} next */
-export function adjust(next) {
-  history.replaceState(null, "", new URL(formatView(next), document.baseURI));
+export const adjust = (next) => show(next, "replaceState");
+
+const AGAIN_MS = 1000;
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let again;
+
+/** @param {View} next @param {"pushState" | "replaceState"} how */
+function show(next, how) {
+  clearTimeout(again);
   view.value = next;
+  const url = new URL(formatView(next), document.baseURI);
+  if (how === "replaceState" && url.href === location.href) return;
+  try {
+    history[how](null, "", url);
+  } catch {
+    // Browsers take only so many changes in a while, and a key that is held down makes more.
+    again = setTimeout(() => show(view.peek(), "replaceState"), AGAIN_MS);
+  }
 }
 
 /** @param {MouseEvent} event */

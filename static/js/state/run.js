@@ -1,6 +1,6 @@
 // One run as the Run page shows it. Changes and ticks come by the event stream; what they do not
-// carry (attempts, first failure, evidence) is asked for after a change, and evidence, which ages
-// without any event, every few seconds while the run lives and somebody looks.
+// carry (attempts, first failure) is asked for after a change, and evidence, which ages without any
+// event, every few seconds while the run lives and somebody looks.
 /** @import { FullRun, RunExtras } from "../types.js" */
 /** @import { Row } from "../model/run_list.js" */
 
@@ -8,7 +8,7 @@ import { signal } from "@preact/signals";
 import { applyChange, tickRow, toRow } from "../model/run_list.js";
 import { isLive } from "../model/status.js";
 import { ALL_RUNS } from "../model/view.js";
-import { ApiError, errorText, getRun } from "../server/api.js";
+import { ApiError, errorText, getEvidence, getRun } from "../server/api.js";
 import { connection, listen, listening } from "../server/events.js";
 import { setServerTime } from "./clock.js";
 import { throttled } from "./frame.js";
@@ -17,11 +17,16 @@ import { throttled } from "./frame.js";
 
 const EVIDENCE_EVERY_MS = 5000;
 
+/** @param {unknown} e */
+const problemOf = (e) => ({ text: errorText(e), missing: e instanceof ApiError && e.status === 404 });
+
 /** @param {string} id */
 export function openRun(id) {
   const run = signal(/** @type {RunState | null} */ (null));
   const error = signal(/** @type {{ text: string, missing: boolean } | null} */ (null));
   const closing = new AbortController();
+  /** Counts what was asked for whole. */
+  let loads = 0;
 
   /** @param {FullRun} full */
   const accept = (full) => {
@@ -37,13 +42,27 @@ export function openRun(id) {
       await listening;
       const full = await getRun(id, closing.signal);
       setServerTime(full.server_time_ms);
+      loads += 1;
       accept(full);
       error.value = null;
     } catch (e) {
       if (closing.signal.aborted) return;
-      error.value = { text: errorText(e), missing: e instanceof ApiError && e.status === 404 };
+      error.value = problemOf(e);
     }
   }, 300);
+
+  const look = async () => {
+    const before = loads;
+    try {
+      const { evidence, server_time_ms } = await getEvidence(id, closing.signal);
+      setServerTime(server_time_ms);
+      const old = run.peek();
+      // It may be older than the whole that came meanwhile.
+      if (old && loads === before) accept({ ...old, evidence });
+    } catch (e) {
+      if (!closing.signal.aborted) error.value = problemOf(e);
+    }
+  };
 
   const stopListening = listen({
     run: (change) => {
@@ -63,13 +82,18 @@ export function openRun(id) {
       const old = run.peek();
       if (old && tick.run_id === id) run.value = /** @type {RunState} */ (tickRow(old, tick));
     },
+    // Deleted for good, also from the trash.
+    gone: (gone) => gone === id && load(),
     resync: load,
   });
 
   const timer = setInterval(() => {
     const current = run.peek();
-    const useful = current === null || isLive(current);
-    if (useful && !document.hidden && connection.peek().state === "live" && !error.peek()?.missing) load();
+    const useful = current === null || isLive(current) || error.peek() !== null;
+    if (!useful || document.hidden || connection.peek().state !== "live" || error.peek()?.missing) return;
+    // What could not be had is asked for whole.
+    if (current === null || error.peek()) load();
+    else void look();
   }, EVIDENCE_EVERY_MS);
 
   load();

@@ -1,7 +1,7 @@
 // The list of runs that the Runs page shows: loading it page by page, and keeping it current
 // from the event stream. It outlives the page, so that coming back to it downloads nothing.
 // The rules of the list are in model/run_list.js.
-/** @import { Counts, MetricTick, RunChange } from "../types.js" */
+/** @import { Counts, MetricTick, RunChange, TrainRun } from "../types.js" */
 /** @import { Row } from "../model/run_list.js" */
 /** @import { RunsView } from "../model/view.js" */
 
@@ -9,12 +9,12 @@ import { signal } from "@preact/signals";
 import { usualMetrics } from "../model/columns.js";
 import {
   appendPage,
-  appendRows,
   applyChange,
   applyTick,
   keepSame,
   matches,
   noticeStalls,
+  placeOf,
 } from "../model/run_list.js";
 import { ALL_RUNS, formatView, NEWEST_FIRST } from "../model/view.js";
 import { ApiError, errorText, FIRST_PAGE, listRuns } from "../server/api.js";
@@ -24,7 +24,7 @@ import { perFrame, throttled } from "./frame.js";
 
 /**
  * `view` is the one that the rows were loaded for; `token` leads to the next page; `metrics` are
- * shown if nobody has chosen; `unsorted` counts what came or changed and is not where it belongs.
+ * shown if nobody has chosen; `unsorted` counts the runs that came or changed so that they may not be where they belong.
  * @typedef {{ view: RunsView | null, rows: Row[], token: string | null, total: number, counts: Counts | null, metrics: string[], unsorted: number }} List
  */
 
@@ -41,13 +41,19 @@ const NOTHING_YET = { view: null, rows: [], token: null, total: 0, counts: null,
 export const list = signal(NOTHING_YET);
 export const loading = signal(/** @type {"first" | "more" | null} */ (null));
 export const error = signal(/** @type {string | null} */ (null));
-/** How far the list is scrolled, for who comes back to it. */
-export const scrolled = { to: 0 };
+/** How far the list is scrolled, for who comes back to it, and how many rows that are. */
+export const scrolled = { to: 0, rows: 0 };
 
 /** @type {RunsView} */
 let wanted = ALL_RUNS;
 let shown = false;
 let stale = true;
+/** Something changed while nobody looked. */
+let uncounted = false;
+/** Runs whose place may be another one by now. @type {Set<string>} */
+let displaced = new Set();
+/** The head's time at which the list was asked for. */
+let loadedAt = 0;
 /** @type {AbortController | null} */
 let request = null;
 
@@ -62,6 +68,7 @@ export async function showRuns(view) {
   wanted = view;
   shown = true;
   if (!same || !(there || coming)) await load();
+  else if (uncounted) recount();
 }
 
 export function hideRuns() {
@@ -82,21 +89,28 @@ async function load() {
   loading.value = "first";
   const view = wanted;
   const before = list.peek();
-  // The same list anew has as many rows as before, so that who has scrolled stays where they are.
+  // The same list anew reaches as far as it was scrolled, so that who looks at it stays where they are.
   const again = before.view !== null && question(before.view) === question(view);
-  const page_size = Math.min(MOST_A_PAGE, Math.max(FIRST_PAGE, again ? before.rows.length : 0));
+  const wish = again ? Math.min(before.rows.length, scrolled.rows) : 0;
+  const page_size = Math.min(MOST_A_PAGE, Math.max(FIRST_PAGE, wish));
   // The first page does not wait to hear of changes. What it may have missed is asked for after.
   const unheard = connection.peek().state !== "live";
   try {
-    const page = await listRuns(view, { page_size, signal: mine.signal });
-    stale = false;
+    let page = await listRuns(view, { page_size, signal: mine.signal });
+    const asked = page.server_time_ms;
+    let loaded = appendPage([], page.train_runs);
+    while (loaded.length < wish && page.next_page_token) {
+      const further = { page_token: page.next_page_token, page_size: MOST_A_PAGE, signal: mine.signal };
+      page = await listRuns(view, further);
+      loaded = appendPage(loaded, page.train_runs);
+    }
+    stale = uncounted = false;
+    displaced = new Set();
+    loadedAt = asked;
     setServerTime(page.server_time_ms);
-    const { next_page_token, total_size: total, counts } = page;
-    const first = keepSame(before.rows, appendPage([], page.train_runs));
-    const longer = again && before.rows.length > MOST_A_PAGE;
-    const rows = longer ? appendRows(first, before.rows.slice(MOST_A_PAGE)) : first;
+    const { next_page_token: token, total_size: total, counts } = page;
+    const rows = keepSame(before.rows, loaded);
     const metrics = usualMetrics(rows, before.metrics);
-    const token = longer ? before.token : next_page_token;
     list.value = { view: again ? before.view : view, rows, token, total, counts, metrics, unsorted: 0 };
     error.value = null;
     if (unheard)
@@ -135,6 +149,7 @@ export async function loadMore() {
 /** A change says nothing of the runs that are not loaded, so the counts are asked for, and no rows. */
 const recount = throttled(async () => {
   const { view } = list.peek();
+  uncounted = !shown;
   if (!view || !shown) return;
   try {
     const { counts, total_size: total } = await listRuns(view, { page_size: 1 });
@@ -144,7 +159,7 @@ const recount = throttled(async () => {
   }
 }, 1000);
 
-/** @typedef {{ run: RunChange } | { tick: MetricTick }} News */
+/** @typedef {{ run: RunChange } | { tick: MetricTick } | { gone: string }} News */
 
 /** What came while an answer was on its way: that answer may be older, so this is applied again. @type {News[]} */
 let held = [];
@@ -163,26 +178,40 @@ const beyond = new Map();
 function absorb(items) {
   const { view, token, metrics } = list.peek();
   if (!view || items.length === 0) return;
-  let { rows, unsorted } = list.peek();
+  let { rows } = list.peek();
   let moved = false;
   for (const item of items) {
-    if ("tick" in item) {
-      rows = applyTick(rows, item.tick);
+    if ("gone" in item) {
+      rows = rows.filter((r) => r.id !== item.gone);
+      beyond.delete(item.gone);
+      displaced.delete(item.gone);
+      moved = true;
       continue;
     }
-    const standing = `${item.run.run_status} ${item.run.trashed_at_ms}`;
-    const before = rows.find((r) => r.id === item.run.id);
-    const known = before ? `${before.run_status} ${before.trashed_at_ms}` : beyond.get(item.run.id);
-    if (before) beyond.delete(item.run.id);
-    else if (beyond.size < MOST_BEYOND) beyond.set(item.run.id, standing);
-    const changed = known !== standing;
-    moved ||= changed;
-    if (changed && view.sort !== NEWEST_FIRST && matches(item.run, view)) unsorted += 1;
-    rows = applyChange({ rows, complete: token === null }, item.run, view);
+    const id = "tick" in item ? item.tick.run_id : item.run.id;
+    const before = rows.find((r) => r.id === id);
+    if ("tick" in item) rows = applyTick(rows, item.tick);
+    else {
+      const standing = standingOf(item.run);
+      const known = before ? standingOf(before) : beyond.get(id);
+      if (before) beyond.delete(id);
+      else if (beyond.size < MOST_BEYOND) beyond.set(id, standing);
+      moved ||= known !== standing;
+      rows = applyChange({ rows, complete: token === null }, item.run, view);
+      // Of a run that is not loaded it is not known what changed, but for one that is new or stands otherwise.
+      const news = known ? known !== standing : item.run.start_time_ms > loadedAt;
+      if (!before && news && matches(item.run, view)) displaced.add(id);
+    }
+    const after = before && rows.find((r) => r.id === id);
+    if (after && placeOf(before, view.sort) !== placeOf(after, view.sort)) displaced.add(id);
   }
+  const unsorted = view.sort === NEWEST_FIRST ? 0 : displaced.size;
   list.value = { ...list.peek(), rows, unsorted, metrics: usualMetrics(rows, metrics) };
   if (moved) recount();
 }
+
+/** What the counts of a list depend on. @param {TrainRun} run */
+const standingOf = (run) => `${run.run_status} ${run.trashed_at_ms ?? null}`;
 
 const apply = perFrame((/** @type {News[]} */ items) => {
   if (loading.peek()) held.push(...items);
@@ -192,12 +221,7 @@ const apply = perFrame((/** @type {News[]} */ items) => {
 listen({
   run: (run) => apply({ run }),
   metrics: (tick) => apply({ tick }),
-  gone: (id) => {
-    const { rows } = list.peek();
-    beyond.delete(id);
-    list.value = { ...list.peek(), rows: rows.filter((r) => r.id !== id) };
-    recount();
-  },
+  gone: (id) => apply({ gone: id }),
   resync: () => {
     // What waits is older than what is asked for now, and what came after it was not heard.
     apply.forget();

@@ -8,7 +8,7 @@ import { extendSpark, sparkOf } from "../model/spark.js";
 import { listen } from "../server/events.js";
 import { querySeries } from "../server/series.js";
 import { throttled } from "./frame.js";
-import { isFinal, openRetry } from "./retry.js";
+import { isFinal, isNotThere, openRetry } from "./retry.js";
 
 const POINTS = 40;
 const RUNS_A_REQUEST = 60;
@@ -40,13 +40,17 @@ export function sparkline(run, key) {
 
 const retry = openRetry(() => (epoch.value += 1));
 
+/** Fewer while the one of them is looked for that is not there any more. */
+let many = RUNS_A_REQUEST;
+
 const load = throttled(async () => {
   // What is drawn together is asked for together.
   await null;
   while (wanted.size > 0) {
     // Those that came into sight last are likely to be still there.
-    const runs = [...wanted.keys()].slice(-RUNS_A_REQUEST);
-    const keys = [...new Set(runs.flatMap((run) => [...(wanted.get(run) ?? [])]))];
+    const runs = [...wanted.keys()].slice(-many);
+    const asked = runs.map((run) => /** @type {const} */ ([run, wanted.get(run) ?? new Set()]));
+    const keys = [...new Set(asked.flatMap(([, of]) => [...of]))];
     for (const run of runs) wanted.delete(run);
     try {
       for (const { run_id, series } of await querySeries(runs, keys, { max_points: POINTS })) {
@@ -56,6 +60,12 @@ const load = throttled(async () => {
         }
       }
     } catch (e) {
+      if (isNotThere(e)) {
+        // One that was deleted for good is no reason to have none of the others.
+        many = runs.length > 1 ? Math.ceil(runs.length / 2) : RUNS_A_REQUEST;
+        if (runs.length > 1) for (const [run, of] of asked) wanted.set(run, of);
+        continue;
+      }
       // A list without small curves is still a list: they are asked for again in a while.
       if (isFinal(e)) continue;
       for (const run of runs) for (const key of keys) held.delete(nameOf(run, key));

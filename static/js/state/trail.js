@@ -6,6 +6,7 @@ import { signal } from "@preact/signals";
 import { errorText, listEvents } from "../server/api.js";
 import { listen, listening } from "../server/events.js";
 import { perFrame } from "./frame.js";
+import { isFinal, openRetry } from "./retry.js";
 
 /** @typedef {{ events: TrailEvent[], token: string | null, loaded: boolean }} Trail */
 
@@ -40,11 +41,15 @@ export function openTrail(id) {
       append(page.events, page.next_page_token);
       error.value = null;
     } catch (e) {
-      if (!closing.signal.aborted) error.value = errorText(e);
+      if (closing.signal.aborted) return;
+      error.value = errorText(e);
+      if (!isFinal(e)) retry();
     } finally {
       busy = false;
     }
   };
+
+  const retry = openRetry(() => void loadMore(), closing.signal);
 
   const happened = perFrame((/** @type {TrailEvent[]} */ events) => {
     const { loaded, token } = trail.peek();

@@ -4,10 +4,11 @@
 /** @import { RankSeries } from "../model/straggle.js" */
 
 import { signal } from "@preact/signals";
-import { errorText, getRunStats } from "../server/api.js";
+import { errorText, getEvidence } from "../server/api.js";
 import { listen } from "../server/events.js";
 import { getSeries, listMetrics } from "../server/series.js";
 import { throttled } from "./frame.js";
+import { isFinal, openRetry } from "./retry.js";
 
 const STATS_EVERY_MS = 2000;
 const STEPS_EVERY_MS = 5000;
@@ -29,12 +30,7 @@ export function openStats(id, live) {
     if (busy || document.hidden || !live()) return;
     busy = true;
     try {
-      const { workers = [] } = await getRunStats(id, closing.signal);
-      const found = workers.map(({ world_rank, process_stats, gpus }) => ({
-        world_rank,
-        process_stats,
-        gpus,
-      }));
+      const { stats: found = [] } = await getEvidence(id, closing.signal, true);
       const said = JSON.stringify(found);
       if (said !== before) stats.value = new Map(found.map((w) => [w.world_rank, w]));
       before = said;
@@ -71,9 +67,12 @@ export function openSteps(id, attempt) {
       steps.value = { key, series };
       error.value = null;
     } catch (e) {
-      if (!closing.signal.aborted) error.value = errorText(e);
+      if (closing.signal.aborted) return;
+      error.value = errorText(e);
+      if (!isFinal(e)) retry();
     }
   }, STEPS_EVERY_MS);
+  const retry = openRetry(load, closing.signal);
 
   /** @param {string[]} keys @param {number} max_points */
   const seriesOf = async (keys, max_points) => {

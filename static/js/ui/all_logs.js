@@ -24,15 +24,15 @@ import { FindBox, Matches } from "./log_find.js";
 import { LogPane } from "./log_pane.js";
 import { useSearch } from "./rank_log.js";
 
-/** @param {{ view: RunView, run: RunState, attempt: number, ranks: number[], left: string, growing: boolean, choices: VNode }} props `left`: which ranks are not shown */
-export function AllLogs({ view, run, attempt, ranks, left, growing, choices }) {
+/** @param {{ view: RunView, run: RunState, attempt: number, ranks: number[], left: string, growing: boolean, late: () => boolean, choices: VNode }} props `left`: which ranks are not shown */
+export function AllLogs({ view, run, attempt, ranks, left, growing, late, choices }) {
   const [pinned, setPinned] = useState(true);
   const [current, setCurrent] = useState(-1);
   const latest = useRef({ growing, view });
   latest.current = { growing, view };
   const day_ms = run.attempts.find((a) => a.ordinal === attempt)?.start_time_ms ?? run.start_time_ms;
   const log = useOpened(
-    () => openAllLogs(run.id, attempt, ranks, { growing: () => latest.current.growing, day_ms }),
+    () => openAllLogs(run.id, attempt, ranks, { growing: () => latest.current.growing, late, day_ms }),
     [run.id, attempt],
   );
   useEffect(() => log.look(), [growing]);
@@ -41,9 +41,16 @@ export function AllLogs({ view, run, attempt, ranks, left, growing, choices }) {
   const timed = log.timed.value;
   const found = useMemo(() => heldHits(log, view.find), [version, view.find]);
 
+  /** Who follows the newest attempt goes on with the next one, and who reads in it stays. @param {boolean} on */
+  const pin = (on) => {
+    setPinned(on);
+    const now = latest.current.view;
+    const kept = !growing ? now.attempt : on ? null : attempt;
+    if (kept !== now.attempt) adjust({ ...now, attempt: kept });
+  };
   /** @param {number} line */
   const lookAt = (line) => {
-    setPinned(false);
+    pin(false);
     setCurrent(line);
     log.target.value = { line, seq: (log.target.peek()?.seq ?? 0) + 1 };
   };
@@ -59,7 +66,7 @@ export function AllLogs({ view, run, attempt, ranks, left, growing, choices }) {
   };
   /** @param {boolean} on */
   const follow = (on) => {
-    setPinned(on);
+    pin(on);
     if (on) void log.toEnd();
   };
   /** @param {{ rank: number, at: number }} place */
@@ -95,7 +102,7 @@ export function AllLogs({ view, run, attempt, ranks, left, growing, choices }) {
       current=${current}
       link=${link}
       pinned=${pinned}
-      onPin=${(/** @type {boolean} */ on) => on !== pinned && setPinned(on && growing)}
+      onPin=${(/** @type {boolean} */ on) => on !== pinned && (growing || !on) && pin(on)}
       onTop=${() => {}}
     />`;
 }

@@ -21,15 +21,19 @@ import { html } from "./html.js";
 import { palette } from "./palette.js";
 import { makePlot } from "./plot.js";
 
-/** `isFaint`: of less interest than the others; `nans`: how many values are NaN. @typedef {{ id: string, label: string, color: number, dash: number, isFaint?: boolean, nans?: number, series: Series, start_ms: number }} ChartCurve */
-/** `why`: what ended the attempt before one. `buttons` get the canvas, once there is one. */
-/** @typedef {{ name: string, curves: ChartCurve[] | null, view: ChartsView, range: Zoom | null, onZoom: (zoom: Zoom | null) => void, why?: (attempt: number) => string, buttons?: (canvas: () => HTMLCanvasElement | undefined) => any }} Props */
+/**
+ * `isFaint`: of less interest than the others; `nans`: how many values are NaN; `why`: what ended the attempt
+ * before one.
+ * @typedef {{ id: string, label: string, color: number, dash: number, isFaint?: boolean, nans?: number, series: Series, start_ms: number, why?: (attempt: number) => string }} ChartCurve
+ */
+/** `buttons` get the canvas, once there is one. */
+/** @typedef {{ name: string, curves: ChartCurve[] | null, view: ChartsView, range: Zoom | null, onZoom: (zoom: Zoom | null) => void, buttons?: (canvas: () => HTMLCanvasElement | undefined) => any }} Props */
 
 /** How far a key moves the part that is looked at. */
 const PAN = 0.25;
 
 /** @param {Props} props */
-export function Chart({ name, curves, view, range, onZoom, why = () => "", buttons }) {
+export function Chart({ name, curves, view, range, onZoom, buttons }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const plot = useRef(/** @type {ReturnType<typeof makePlot> | null} */ (null));
   const [at, setAt] = useState(/** @type {number | null} */ (null));
@@ -84,7 +88,7 @@ export function Chart({ name, curves, view, range, onZoom, why = () => "", butto
     });
     // Of the one that is picked out among many, above the others.
     drawn.sort((a, b) => Number(b.isFaint) - Number(a.isFaint));
-    plot.current?.update({ drawn, x: between, y, restarts: lines.length === 1 });
+    plot.current?.update({ drawn, x: between, y });
   }, [lines, between?.[0], between?.[1], scale, x, theme]);
 
   /** @param {KeyboardEvent} event */
@@ -124,14 +128,14 @@ export function Chart({ name, curves, view, range, onZoom, why = () => "", butto
   >
     <div class="chart-head">
       <h3 title=${name}><bdi>${name}</bdi></h3>
-      <${Reading} lines=${empty || !lines ? [] : lines} at=${at} between=${between} x=${x} why=${why} />
+      <${Reading} lines=${empty || !lines ? [] : lines} at=${at} between=${between} x=${x} />
       ${buttons?.(() => plot.current?.canvas())}
     </div>
     <div class="chart-frame">
       <div class=${`chart-plot ${!lines || empty ? "is-waiting" : ""}`} ref=${box}></div>
       ${!lines && html`<p class="chart-note is-late quiet">Loading…</p>`}
       ${empty && html`<p class="chart-note quiet">${view.zoom ? "No points in this part" : "No points"}</p>`}
-      ${lines && lines.length > 1 && over && at !== null && html`<${Readings} lines=${lines} at=${at} y=${pointed.current} x=${x} side=${over} />`}
+      ${lines && between && over && at !== null && html`<${Readings} lines=${lines} at=${at} y=${pointed.current} x=${x} between=${between} side=${over} />`}
     </div>
     <${Notes} lines=${lines ?? []} view=${view} between=${between} />
   </div>`;

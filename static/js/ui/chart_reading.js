@@ -28,9 +28,17 @@ export function place(v, x, isFull = false) {
 /** @param {Read | null} reading */
 const valueOf = (reading) => (reading?.value === null || reading === null ? "–" : number(reading.value));
 
+/** The restarts under the crosshair. @param {Line[]} lines @param {number} at @param {Zoom} between */
+const restartsAt = (lines, at, between) =>
+  lines.flatMap((line) => {
+    const near = (between[1] - between[0]) * NEAR;
+    const restart = line.curve.restarts.find((r) => Math.abs(r.x - at) <= near);
+    return restart ? [{ line, attempt: restart.attempt }] : [];
+  });
+
 /** Of one curve the point under the crosshair, else the newest attempt's last that is in sight; of several, where it stands. */
-/** @param {{ lines: Line[], at: number | null, between: Zoom | null, x: XAxis, why: (attempt: number) => string }} props */
-export function Reading({ lines, at, between, x, why }) {
+/** @param {{ lines: Line[], at: number | null, between: Zoom | null, x: XAxis }} props */
+export function Reading({ lines, at, between, x }) {
   if (lines.length === 0) return html`<span class="reading"></span>`;
   if (lines.length > 1)
     return html`<span class="reading num quiet">${at === null ? "" : place(at, x, true)}</span>`;
@@ -38,12 +46,8 @@ export function Reading({ lines, at, between, x, why }) {
   const beyond = between !== null && curve.x[curve.last] > between[1];
   const reading = readingAt(curve, at ?? (beyond ? between[1] : null));
   if (!reading) return html`<span class="reading"></span>`;
-  const near = between ? (between[1] - between[0]) * NEAR : 0;
-  const restart = at === null ? undefined : curve.restarts.find((r) => Math.abs(r.x - at) <= near);
-  const text = restart && [`attempt ${restart.attempt}`, why(restart.attempt)].filter(Boolean).join(" · ");
   const { low, high, smooth } = reading;
   return html`<span class="reading num">
-    ${text && html`<span class="quiet" data-restart title=${text}>${text}</span>`}
     ${reading.isLeft && html`<span class="quiet" title="The newest attempt has not come as far as an older one did">older attempt</span>`}
     <span class="quiet reading-x" title=${x === "wall" ? exact(reading.x) : ""}>${place(reading.x, x)}</span>
     ${low !== null && high !== null && smooth === null && html`<span class="quiet reading-band" title="Least and greatest value of the points that are drawn as one">${number(low)} … ${number(high)}</span>`}
@@ -53,11 +57,14 @@ export function Reading({ lines, at, between, x, why }) {
 }
 
 /**
- * Of many curves those nearest to the pointer, the greatest first: over or under the chart, to hide none of
- * them. `y`: how high the pointer is.
- * @param {{ lines: Line[], at: number, y: number, x: XAxis, side: "above" | "below" }} props
+ * Of many curves those nearest to the pointer, the greatest first, and why attempts began there: over or under
+ * the chart, to hide none of them. `y`: how high the pointer is.
+ * @param {{ lines: Line[], at: number, y: number, x: XAxis, between: Zoom, side: "above" | "below" }} props
  */
-export function Readings({ lines, at, y, x, side }) {
+export function Readings({ lines, at, y, x, between, side }) {
+  const restarts = restartsAt(lines, at, between).slice(0, MOST_READINGS);
+  const many = lines.length > 1;
+  if (!many && restarts.length === 0) return null;
   const all = lines
     .map((line) => ({ line, reading: readingAt(line.curve, at) }))
     .filter(
@@ -69,7 +76,7 @@ export function Readings({ lines, at, y, x, side }) {
   near.sort((a, b) => high(b) - high(a));
   if (all.length === 0) return null;
   return html`<div class=${`chart-readings is-${side}`}>
-    ${near.map(
+    ${(many ? near : []).map(
       ({ line, reading }) => html`<div key=${line.id}>
         <${Swatch} color=${line.color} dash=${line.dash} />
         <bdi>${line.label}</bdi>
@@ -77,6 +84,10 @@ export function Readings({ lines, at, y, x, side }) {
         <b class="num">${valueOf(reading && { ...reading, value: reading.smooth ?? reading.value })}</b>
       </div>`,
     )}
+    ${restarts.map(({ line, attempt }) => {
+      const why = line.why?.(attempt);
+      return html`<p key=${line.id} class="chart-restart" data-restart>${many && html`<bdi>${line.label}</bdi>: `}attempt ${attempt}${why && ` · ${why}`}</p>`;
+    })}
     ${all.length > MOST_READINGS && html`<p class="quiet">and ${integer(all.length - MOST_READINGS)} more</p>`}
   </div>`;
 }

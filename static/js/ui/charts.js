@@ -29,7 +29,6 @@ import { html } from "./html.js";
  * @property {(lines: Lines, picked: string | null, key: string) => ChartCurve[]} curvesOf
  * @property {(keys: string[]) => Download[]} downloads
  * @property {number} mostKeys of which there is a download together
- * @property {(attempt: number) => string} [why]
  * @property {Omit<ChartCurve, "series" | "start_ms">[]} legend
  * @property {any} [tools] more controls
  * @property {any} [facts] what is known of all charts together
@@ -104,7 +103,7 @@ function Loaded({ name, page, view, picked, onZoom, onFull }) {
     ${onFull && html`<${FullButton} name=${name} onFull=${() => onFull(name)} />`}
     <${ChartMenu} name=${name} title=${page.title} note=${`${page.title}, ${X_WORDS[view.x]}`} curves=${curves} view=${view} canvas=${canvas} downloads=${() => page.downloads([name])} />
   </span>`;
-  return html`<${Chart} name=${name} curves=${curves} view=${view} range=${range} onZoom=${onZoom} why=${page.why} buttons=${buttons} />`;
+  return html`<${Chart} name=${name} curves=${curves} view=${view} range=${range} onZoom=${onZoom} buttons=${buttons} />`;
 }
 
 /** An axis has some width even if there is one point. @param {Zoom | null} extent @param {ChartsView["x"]} x @returns {Zoom | null} */

@@ -38,7 +38,7 @@ export function CheckpointsTab({ run }) {
   const page = opened.page.value;
   const error = opened.error.value;
   const problem = error && html`<p class="problem" role="alert">${error}</p>`;
-  if (!page) return html`${problem}<p class="quiet tab-note">Loading…</p>`;
+  if (!page) return problem || html`<p class="quiet tab-note">Loading…</p>`;
   if (page.checkpoints.length === 0) {
     return html`${problem}
       <p class="quiet tab-note">

@@ -3,13 +3,16 @@
 //   <CompareCharts view=VIEW runs=RUNS />
 //
 // `view` is the Compare page's, `runs` at least { id, name, start_time_ms } of each; with `num_attempts`,
-// live runs with restarts are extended at once from the right attempt. It loads what comes into sight.
+// live runs with restarts are extended at once from the right attempt, and with `attempts` the reasons of
+// restarts are told. It loads what comes into sight.
 /** @import { Lines } from "../model/lines.js" */
 /** @import { CompareView } from "../model/view.js" */
+/** @import { Attempt } from "../types.js" */
 
 import { useMemo } from "preact/hooks";
 import { seriesStyles } from "../model/color.js";
 import { plain } from "../model/text.js";
+import { reason } from "../model/timeline.js";
 import { formatView, runView } from "../model/view.js";
 import { spanOf } from "../model/zoom.js";
 import { csvUrl } from "../server/series.js";
@@ -19,7 +22,7 @@ import { Charts } from "./charts.js";
 import { useOpened } from "./hooks.js";
 import { html } from "./html.js";
 
-/** @typedef {{ id: string, name: string, start_time_ms: number, num_attempts?: number, run_status?: string }} ComparedRun */
+/** @typedef {{ id: string, name: string, start_time_ms: number, num_attempts?: number, run_status?: string, attempts?: Attempt[] }} ComparedRun */
 
 const MOST_ROWS = 1_000_000;
 /** Links of one menu. */
@@ -52,6 +55,10 @@ export function CompareCharts({ view, runs }) {
           nans: metrics.nansOf(run.id, key),
           series,
           start_ms: run.start_time_ms,
+          why: (/** @type {number} */ attempt) => {
+            const before = run.attempts?.[attempt - 1];
+            return before ? reason(before) : "";
+          },
         };
       }),
     );

@@ -1,12 +1,13 @@
 // Parallel coordinates of a sweep: an axis a setting that differs and one for the score, a line a run in
-// the colour of its score. Dragging along an axis brushes: the lines that do not pass there fade.
+// the colour of its score. Dragging along an axis brushes: the lines that do not pass there fade. What is
+// brushed is in the URL.
 /** @import { FullRun } from "../types.js" */
 /** @import { Hovered } from "./compare_sweep.js" */
 /** @import { Value } from "../model/sweep_axis.js" */
 /** @import { Dimension } from "../model/sweep.js" */
 /** @import { Brushes, Column } from "../model/parallel.js" */
 
-import { useMemo, useState } from "preact/hooks";
+import { useMemo } from "preact/hooks";
 import { count, integer } from "../model/format.js";
 import { columnsOf, inBrushes, MOST_AXES, rampColor } from "../model/parallel.js";
 import { plain } from "../model/text.js";
@@ -19,12 +20,11 @@ const HEIGHT = 336;
 const [TOP, FOOT, NONE] = [12, 24, 28];
 const NARROWEST = 112;
 
-/** @typedef {{ runs: FullRun[], settings: Dimension[], score: string, scores: Value[], hovered: Hovered | null, hover: (hovered: Hovered | null) => void }} Props */
+/** @typedef {{ runs: FullRun[], settings: Dimension[], score: string, scores: Value[], brushes: Brushes, brush: (brushes: Brushes) => void, hovered: Hovered | null, hover: (hovered: Hovered | null) => void }} Props */
 
 /** @param {Props} props */
-export function Parallel({ runs, settings, score, scores, hovered, hover }) {
+export function Parallel({ runs, settings, score, scores, brushes, brush, hovered, hover }) {
   const { ref, width, em } = useBox();
-  const [brushes, brush] = useState(/** @type {Brushes} */ (new Map()));
   const axes = settings.slice(0, MOST_AXES);
   const left = settings.length - axes.length;
   const shown = runs.map((_, i) => i).filter((i) => scores[i] !== null);
@@ -42,7 +42,7 @@ export function Parallel({ runs, settings, score, scores, hovered, hover }) {
   return html`<figure class="sweep-chart" data-chart="parallel">
     <figcaption>
       <b>Settings and <bdi>${plain(score)}</bdi></b>
-      <span class="quiet">${left > 0 ? `${count(left, "more setting")} ${left === 1 ? "differs" : "differ"}; ` : ""}drag along an axis to pick out runs</span>
+      <span class="quiet">${left > 0 ? `${count(left, "more setting")} ${left === 1 ? "differs" : "differ"}; ` : ""}drag along an axis, or take it with Tab and the arrow keys, to pick out runs</span>
       <span class="grow"></span>
       <span class="sweep-picked" role="status">${brushed && html`${integer(inside.filter(Boolean).length)} of ${count(shown.length, "run")} <button class="button" onClick=${() => brush(new Map())}>Clear</button>`}</span>
     </figcaption>
@@ -79,7 +79,7 @@ function Drawing({ runs, columns, score, values, inside, brushes, brush, hovered
         ${none && html`<text class="sweep-label" x="8" y=${height - FOOT * em} dy="0.32em">none</text>`}
         ${order.map((i) => html`<${Line} key=${runs[i].id} run=${runs[i]} d=${path(i)} color=${rampColor(columns[last].places[i] ?? 0)} kind=${!inside[i] ? "is-out" : at >= 0 ? "is-behind" : ""} hover=${hover} />`)}
         ${at >= 0 && html`<path class="line-on" d=${path(at)} style=${{ stroke: rampColor(columns[last].places[at] ?? 0) }} />`}
-        ${columns.map((c, i) => html`<${ParallelAxis} key=${c.key} axis=${c.axis} x=${x(i)} top=${top} bottom=${bottom} em=${em} room=${spacing} ramp=${i === last} brush=${brushes.get(c.key) ?? null} onBrush=${(/** @type {[number, number] | null} */ next) => brush(changed(brushes, c.key, next))} />`)}
+        ${columns.map((c, i) => html`<${ParallelAxis} key=${c.key} name=${i === last ? score : c.key} axis=${c.axis} x=${x(i)} top=${top} bottom=${bottom} em=${em} room=${spacing} ramp=${i === last} brush=${brushes.get(c.key) ?? null} onBrush=${(/** @type {[number, number] | null} */ next) => brush(changed(brushes, c.key, next))} />`)}
       </svg>
       ${at >= 0 && hovered?.chart === "parallel" && html`<${Tip} width=${width} said=${{ x: hovered.x, y: height / 2, name: runs[at].name, rows: columns.map((c, i) => [i === last ? score : c.key, values[at][i]]) }} />`}
     </div>

@@ -1,17 +1,17 @@
-// One axis of the parallel coordinates: its marks, and the brush that is dragged along it.
+// One axis of the parallel coordinates: its marks, and the brush that is dragged along it or moved by keys.
 /** @import { Axis } from "../model/sweep_axis.js" */
 
 import { useRef, useState } from "preact/hooks";
 import { ticksOf } from "../model/sweep_axis.js";
-import { brushOf, rampColor } from "../model/parallel.js";
+import { brushBy, brushOf, rampColor } from "../model/parallel.js";
 import { plain } from "../model/text.js";
 import { cut } from "./compare_box.js";
 import { html } from "./html.js";
 
 const REACH = 14;
 
-/** @param {{ axis: Axis, x: number, top: number, bottom: number, em: number, room: number, ramp: boolean, brush: [number, number] | null, onBrush: (brush: [number, number] | null) => void }} props */
-export function ParallelAxis({ axis, x, top, bottom, em, room, ramp, brush, onBrush }) {
+/** @param {{ name: string, axis: Axis, x: number, top: number, bottom: number, em: number, room: number, ramp: boolean, brush: [number, number] | null, onBrush: (brush: [number, number] | null) => void }} props */
+export function ParallelAxis({ name, axis, x, top, bottom, em, room, ramp, brush, onBrush }) {
   const from = useRef(/** @type {number | null} */ (null));
   const zone = useRef(/** @type {SVGRectElement | null} */ (null));
   const [drawn, setDrawn] = useState(/** @type {[number, number] | null} */ (null));
@@ -40,7 +40,15 @@ export function ParallelAxis({ axis, x, top, bottom, em, room, ramp, brush, onBr
     from.current = null;
     setDrawn(null);
   };
+  const onKey = (/** @type {KeyboardEvent} */ e) => {
+    if (e.ctrlKey || e.metaKey || e.altKey) return;
+    const next = brushBy(brush, e.key, e.shiftKey);
+    if (next === undefined) return;
+    e.preventDefault();
+    onBrush(next);
+  };
   const shown = drawn ?? brush;
+  const said = brush ? `from ${percent(brush[0])} to ${percent(brush[1])} of its length` : "all of it";
   const letters = Math.floor((room / 2 - 12) / (6.5 * em));
   const most = Math.floor((bottom - top) / (22 * em));
   return html`<g class="parallel-axis">
@@ -59,6 +67,15 @@ export function ParallelAxis({ axis, x, top, bottom, em, room, ramp, brush, onBr
       width=${2 * REACH}
       y=${top - REACH}
       height=${bottom - top + 2 * REACH}
+      tabindex="0"
+      role="slider"
+      aria-orientation="vertical"
+      aria-label=${`Brush of ${plain(name)}; arrow keys move its lower end, with Shift its upper one, Delete takes it away`}
+      aria-valuemin="0"
+      aria-valuemax="100"
+      aria-valuenow=${Math.round((brush?.[0] ?? 0) * 100)}
+      aria-valuetext=${said}
+      onKeyDown=${onKey}
       onPointerDown=${down}
       onPointerMove=${move}
       onPointerUp=${up}
@@ -66,6 +83,9 @@ export function ParallelAxis({ axis, x, top, bottom, em, room, ramp, brush, onBr
     />
   </g>`;
 }
+
+/** @param {number} f */
+const percent = (f) => `${Math.round(f * 100)} %`;
 
 const PARTS = 24;
 

@@ -34,7 +34,7 @@ export function CompareSettings({ view, runs, styles }) {
               groups.reduce((n, g) => n + g.rows.length, 0),
               "row",
             )
-          : `${equalOf(settings?.equal ?? 0)} hidden`
+          : `${settings && settings.equal > 0 ? `${integer(settings.equal)} equal ${settings.equal === 1 ? "setting" : "settings"}` : `${count(equal, "equal row")}`} hidden`
       }</span>
       ${runs.length > 1 && html`<span class="quiet">A bar and bold text: not as in the first run</span>`}
     </div>
@@ -50,9 +50,6 @@ export function CompareSettings({ view, runs, styles }) {
       </table>
     </div>`;
 }
-
-/** @param {number} n */
-const equalOf = (n) => `${integer(n)} equal ${n === 1 ? "setting" : "settings"}`;
 
 /** @param {{ run: FullRun, style: Style | undefined, first: boolean }} props */
 function RunHead({ run, style, first }) {

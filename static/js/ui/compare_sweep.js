@@ -3,6 +3,7 @@
 /** @import { Style } from "../model/color.js" */
 /** @import { CompareView } from "../model/view.js" */
 /** @import { FullRun } from "../types.js" */
+/** @import { Brushes } from "../model/parallel.js" */
 /** @import { Dimension } from "../model/sweep.js" */
 
 import { useEffect, useMemo, useState } from "preact/hooks";
@@ -51,6 +52,7 @@ export function CompareSweep({ view, runs, styles }) {
   const unknown = runs.filter((_, i) => scores[i] === undefined || xs[i] === undefined).map((r) => r.id);
   useEffect(() => opened.want(unknown), [unknown.join(",")]);
 
+  const brushes = useMemo(() => new Map(view.brush), [JSON.stringify(view.brush)]);
   const points = runs.map((run, i) => ({ run, x: xs[i] ?? null, y: scores[i] ?? null }));
   const scoreName = WORDS[view.take] + score;
   const acrossName = metric === null ? across : WORDS[view.take] + metric;
@@ -64,7 +66,7 @@ export function CompareSweep({ view, runs, styles }) {
     ${score ? null : html`<p class="quiet tab-note">None of these runs has reported a metric yet.</p>`}
     ${score && html`<${Without} points=${points} across=${acrossName} score=${scoreName} waiting=${unknown.length > 0} />`}
     ${score && across && html`<${Scatter} points=${points} styles=${styles} across=${acrossName} measured=${metric !== null} score=${scoreName} hovered=${hovered} hover=${hover} />`}
-    ${score && settings.length > 0 && html`<${Parallel} runs=${runs} settings=${settings} score=${scoreName} scores=${points.map((p) => p.y)} hovered=${hovered} hover=${hover} />`}
+    ${score && settings.length > 0 && html`<${Parallel} runs=${runs} settings=${settings} score=${scoreName} scores=${points.map((p) => p.y)} brushes=${brushes} brush=${(/** @type {Brushes} */ next) => adjust({ ...view, brush: [...next] })} hovered=${hovered} hover=${hover} />`}
     ${settings.length === 0 && html`<p class="quiet tab-note">The settings of these runs are all equal, so there is no sweep to show.</p>`}`;
 }
 

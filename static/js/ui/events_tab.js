@@ -47,7 +47,7 @@ export function EventsTab({ view, start }) {
       </table>
     </div>
     <p class="more">
-      ${loaded ? (token ? "Loading more…" : "") : "Loading…"}
+      ${!opened.error.value && (loaded ? (token ? "Loading more…" : "") : "Loading…")}
       ${token && html`<${OnSight} key=${token} load=${opened.loadMore} />`}
     </p>`;
 }

@@ -35,9 +35,13 @@ function walk(by) {
   const links = [...document.querySelectorAll("[data-row-link]")];
   const row = document.activeElement?.closest("tr");
   const at = links.findIndex((l) => row?.contains(l));
-  // Of a long list only a part is in the page, and it may begin above what is in sight.
-  const seen = links.filter((l) => l.getBoundingClientRect().top >= 0);
-  const next = at < 0 ? links.indexOf(by > 0 ? seen[0] : links[links.length - 1]) : at + by;
+  // Of a long list only a part is in the page, and it may begin above what is in sight, or below the head.
+  const seen = links.filter((l) => {
+    const { top, bottom } = l.getBoundingClientRect();
+    const head = l.closest("table")?.tHead?.getBoundingClientRect().bottom ?? 0;
+    return top >= Math.max(0, head) && bottom <= innerHeight;
+  });
+  const next = at < 0 ? links.indexOf(seen[by > 0 ? 0 : seen.length - 1]) : at + by;
   const link = /** @type {HTMLElement | undefined} */ (links[next]);
   link?.focus({ preventScroll: true });
   link?.closest("tr")?.scrollIntoView({ block: "nearest" });

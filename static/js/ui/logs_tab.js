@@ -4,18 +4,23 @@
 /** @import { RunView } from "../model/view.js" */
 /** @import { RunState } from "../state/run.js" */
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { integer } from "../model/format.js";
 import { isLive } from "../model/status.js";
 import { errorText } from "../server/api.js";
 import { listLogs } from "../server/logs.js";
 import { MOST_RANKS } from "../state/log_all.js";
+import { now } from "../state/clock.js";
+import { isFinal, openRetry } from "../state/retry.js";
 import { adjust } from "../state/route.js";
 import { AllLogs } from "./all_logs.js";
+import { Choice } from "./choice.js";
 import { html } from "./html.js";
 import { RankLog } from "./rank_log.js";
 
 const LOOK_AGAIN_MS = 3000;
+/** A controller on another host sends the last lines after it has said how the run ended: it has ten seconds for that. */
+const LATE_MS = 12_000;
 
 /** @type {{ list: LogFile[], error: string | null, loaded: boolean }} */
 const NO_FILES = { list: [], error: null, loaded: false };
@@ -24,18 +29,33 @@ const NO_FILES = { list: [], error: null, loaded: false };
 export function LogsTab({ view, run }) {
   const newest = Math.max(0, run.num_attempts - 1);
   const attempt = view.attempt ?? newest;
-  const files = useLogFiles(run, attempt, view.rank);
+  const over_ms = run.attempts.find((a) => a.ordinal === attempt)?.end_time_ms ?? run.end_time_ms;
+  const ended = useRef(over_ms);
+  ended.current = over_ms;
+  // Read when it is asked, for the log of an attempt that ended may be open for long.
+  const late = useMemo(() => () => ended.current !== null && now.peek() - ended.current < LATE_MS, []);
+  const files = useLogFiles(run, attempt, view.rank, late);
   const here = files.list.filter((f) => f.attempt === attempt);
   const ranks = ranksOf(run, attempt, here);
   const file = here.find((f) => f.rank === view.rank);
   // An attempt that has ended writes no more, though its run may go on.
   const growing = isLive(run) && attempt === newest;
   const failed = run.first_failure?.attempt === attempt ? run.first_failure.rank : null;
+  /** @param {number} to the same rank, if that attempt has it */
+  const onAttempt = (to) => {
+    const all = ranksOf(
+      run,
+      to,
+      files.list.filter((f) => f.attempt === to),
+    );
+    const rank = view.rank === "all" || all.includes(view.rank) ? view.rank : 0;
+    adjust({ ...view, attempt: to, rank, at: null });
+  };
   const choices = html`<${Choice}
       label="Attempt"
       value=${attempt}
       options=${run.attempts.map((a) => [a.ordinal, String(a.ordinal)])}
-      onChoose=${(/** @type {string} */ a) => adjust({ ...view, attempt: Number(a), rank: view.rank === "all" ? "all" : 0, at: null })}
+      onChoose=${(/** @type {string} */ a) => onAttempt(Number(a))}
     />
     <${Choice}
       label="Rank"
@@ -54,11 +74,11 @@ export function LogsTab({ view, run }) {
       here.length > chosen.length
         ? `${integer(chosen.length)} of ${integer(here.length)} ranks are shown: so many can be read at once.`
         : "";
-    return html`${problem}<${AllLogs} key=${key} view=${view} run=${run} attempt=${attempt} ranks=${chosen} left=${left} growing=${growing} choices=${choices} />`;
+    return html`${problem}<${AllLogs} key=${key} view=${view} run=${run} attempt=${attempt} ranks=${chosen} left=${left} growing=${growing} late=${late} choices=${choices} />`;
   }
   if (file) {
     const key = `${run.id} ${attempt} ${file.rank}`;
-    return html`${problem}<${RankLog} key=${key} view=${view} run=${run} attempt=${attempt} rank=${file.rank} growing=${growing} choices=${choices} />`;
+    return html`${problem}<${RankLog} key=${key} view=${view} run=${run} attempt=${attempt} rank=${file.rank} growing=${growing} late=${late} choices=${choices} />`;
   }
   return html`<div class="toolbar">${choices}</div>
     ${problem}${files.loaded && html`<p class="quiet tab-note">${missing(run, view.rank, attempt)}</p>`}`;
@@ -82,23 +102,33 @@ function missing(run, rank, attempt) {
 /**
  * Which logs there are. Asked again now and then while the wanted one is not there yet, for the
  * first line of a log is no event.
- * @param {RunState} run @param {number} attempt @param {number | "all"} rank
+ * @param {RunState} run @param {number} attempt @param {number | "all"} rank @param {() => boolean} late
  */
-function useLogFiles(run, attempt, rank) {
+function useLogFiles(run, attempt, rank, late) {
   const [files, setFiles] = useState(NO_FILES);
   const here = files.list.filter((f) => f.attempt === attempt);
   const expected = run.attempts.find((a) => a.ordinal === attempt)?.workers.length ?? 0;
   const found = rank === "all" ? here.length >= expected : here.some((f) => f.rank === rank);
-  const waiting = !found && isLive(run);
+  const live = isLive(run);
+  const waiting = !found && (live || late());
   useEffect(() => {
     const closing = new AbortController();
     const load = () =>
       listLogs(run.id, closing.signal).then(
         ({ logs }) => setFiles({ list: logs, error: null, loaded: true }),
-        (e) => !closing.signal.aborted && setFiles((known) => ({ ...known, error: errorText(e) })),
+        (e) => {
+          if (closing.signal.aborted) return;
+          setFiles((known) => ({ ...known, error: errorText(e) }));
+          if (!isFinal(e)) retry();
+        },
       );
+    const retry = openRetry(() => void load(), closing.signal);
     void load();
-    const timer = waiting ? setInterval(() => !document.hidden && load(), LOOK_AGAIN_MS) : undefined;
+    const look = () => {
+      if (!live && !late()) clearInterval(timer);
+      if (!document.hidden) void load();
+    };
+    const timer = waiting ? setInterval(look, LOOK_AGAIN_MS) : undefined;
     return () => {
       closing.abort();
       clearInterval(timer);
@@ -112,15 +142,4 @@ function ranksOf(run, attempt, here) {
   const workers = run.attempts.find((a) => a.ordinal === attempt)?.workers ?? [];
   const all = new Set([...workers.map((w) => w.world_rank), ...here.map((f) => f.rank)]);
   return [...all].sort((a, b) => a - b);
-}
-
-/** @param {{ label: string, value: number | string, options: [number | string, string][], onChoose: (chosen: string) => void }} props */
-function Choice({ label, value, options, onChoose }) {
-  const all = options.some(([v]) => v === value) ? options : [[value, String(value)], ...options];
-  return html`<label class="choice">
-    ${label}
-    <select value=${value} onChange=${(/** @type {any} */ e) => onChoose(e.target.value)}>
-      ${all.map(([v, shown]) => html`<option key=${v} value=${v} selected=${v === value}>${shown}</option>`)}
-    </select>
-  </label>`;
 }

@@ -58,6 +58,7 @@ export function MetricsTab({ view, run }) {
         nans: attempts === "merged" ? metrics.nansOf(run.id, key) : 0,
         series,
         start_ms: run.start_time_ms,
+        why,
       };
     });
   const downloads = (/** @type {string[]} */ keys) => {
@@ -89,7 +90,6 @@ export function MetricsTab({ view, run }) {
     curvesOf=${curvesOf}
     downloads=${downloads}
     mostKeys=${MOST_KEYS}
-    why=${why}
     legend=${legend}
     tools=${tools}
     facts=${facts}

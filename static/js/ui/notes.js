@@ -1,10 +1,12 @@
 // The notes of a run: read as Markdown, written in place. The library that reads Markdown is loaded only
 // where there are notes.
+/** @import { Draft } from "../state/drafts.js" */
 /** @import { RunState } from "../state/run.js" */
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { annotateRun, errorText } from "../server/api.js";
 import { announce } from "../server/events.js";
+import { draftOf, keepDraft } from "../state/drafts.js";
 import { html } from "./html.js";
 import { later } from "./later.js";
 
@@ -13,19 +15,25 @@ const Markdown = later(async () => (await import("./markdown.js")).Markdown);
 /** @param {{ run: RunState }} props */
 export function Notes({ run }) {
   /** What is being written; null: nothing is. */
-  const [draft, setDraft] = useState(/** @type {string | null} */ (null));
+  const [draft, setDraft] = useState(() => draftOf(run.id));
   const button = useRef(/** @type {HTMLElement | null} */ (null));
   const notes = run.notes ?? "";
   // Back to where the writing began, for the field with the focus is gone.
   const done = () => {
-    setDraft(null);
+    write(null);
     setTimeout(() => button.current?.focus());
   };
-  const edit = () => setDraft(notes);
+  /** @param {Draft | null} next */
+  const write = (next) => {
+    keepDraft(run.id, next);
+    setDraft(next);
+  };
+  const edit = () => write({ text: notes, from: notes });
   if (draft !== null) {
     return html`<section>
       <h2>Notes</h2>
-      <${Editor} id=${run.id} text=${draft} setText=${setDraft} done=${done} />
+      ${draft.from !== notes && html`<p class="problem" role="alert">These notes were changed elsewhere meanwhile. What is saved here takes the place of:</p><${Markdown} text=${notes} />`}
+      <${Editor} id=${run.id} text=${draft.text} setText=${(/** @type {string} */ text) => write({ ...draft, text })} done=${done} />
     </section>`;
   }
   return html`<section>

@@ -35,7 +35,7 @@ export function Overview({ view, run }) {
     </section>
     <div class="columns">
       <div>
-        <${Notes} run=${run} />
+        <${Notes} key=${run.id} run=${run} />
         <section>
           <h2>Last metrics</h2>
           <${LastMetrics} run=${run} />

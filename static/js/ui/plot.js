@@ -14,7 +14,7 @@ const DRAG = 6;
 /** Curves of which the crosshair marks the points. */
 const MOST_DOTS = 8;
 
-/** @typedef {{ drawn: Drawn[], x: Zoom, y: Zoom, restarts: boolean }} Shown */
+/** @typedef {{ drawn: Drawn[], x: Zoom, y: Zoom }} Shown */
 
 /**
  * @param {HTMLElement} box its size is the plot's
@@ -22,7 +22,7 @@ const MOST_DOTS = 8;
  */
 export function makePlot(box, { x, log, onCursor, onSelect, onReset }) {
   /** @type {Shown} */
-  let shown = { drawn: [], x: [0, 1], y: [0, 1], restarts: false };
+  let shown = { drawn: [], x: [0, 1], y: [0, 1] };
   /** @type {Shown | null} What came while somebody drags. */
   let waiting = null;
   let dragging = false;

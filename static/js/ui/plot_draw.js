@@ -41,7 +41,9 @@ export function drawCurves(u, shown, log, colors) {
   };
   for (const { curve, color, isFaint } of shown.drawn) drawBand(pen, curve, color, isFaint ? 0.4 : 1);
   for (const one of shown.drawn) drawOne(pen, one);
-  if (shown.restarts) for (const { curve } of shown.drawn) drawRestarts(pen, curve, colors.edge, bbox);
+  const many = shown.drawn.length > 1;
+  for (const { curve, color, isFaint } of shown.drawn)
+    if (!isFaint) drawRestarts(pen, curve, many ? faint(color, 0.5) : colors.edge, bbox);
   for (const { curve } of shown.drawn) drawOdd(pen, curve, colors.odd, bottom);
   ctx.restore();
 }

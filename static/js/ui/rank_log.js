@@ -21,8 +21,8 @@ import { LogBar } from "./log_bar.js";
 import { FindBox, Matches } from "./log_find.js";
 import { LogPane } from "./log_pane.js";
 
-/** @param {{ view: RunView, run: RunState, attempt: number, rank: number, growing: boolean, choices: VNode }} props */
-export function RankLog({ view, run, attempt, rank, growing, choices }) {
+/** @param {{ view: RunView, run: RunState, attempt: number, rank: number, growing: boolean, late: () => boolean, choices: VNode }} props */
+export function RankLog({ view, run, attempt, rank, growing, late, choices }) {
   const url = logUrl(run.id, attempt, rank);
   const [pinned, setPinned] = useState(view.at === null);
   const [top, setTop] = useState(/** @type {number | null} */ (null));
@@ -32,6 +32,7 @@ export function RankLog({ view, run, attempt, rank, growing, choices }) {
     () =>
       openLogView(url, {
         growing: () => latest.current.growing,
+        late,
         following: () => latest.current.pinned,
         at: view.at,
       }),
@@ -60,18 +61,23 @@ export function RankLog({ view, run, attempt, rank, growing, choices }) {
     void log.seek(view.at);
   }, [view.at]);
 
-  /** @param {boolean} on */
-  const follow = (on) => {
+  /** Who follows the newest attempt goes on with the next one, and who reads in it stays. @param {boolean} on */
+  const pin = (on) => {
     latest.current.pinned = on;
     setPinned(on);
+    const now = latest.current.view;
+    const kept = !growing ? now.attempt : on ? null : attempt;
+    const at = on ? null : now.at;
+    if (kept !== now.attempt || at !== now.at) adjust({ ...now, attempt: kept, at });
+  };
+  /** @param {boolean} on */
+  const follow = (on) => {
     shownAt.current = null;
-    // Who follows the newest attempt goes on with the next one.
-    if (on && view.at !== null) adjust({ ...view, attempt: growing ? null : attempt, at: null });
+    pin(on);
     if (on) void log.toEnd();
   };
   const toStart = () => {
-    latest.current.pinned = false;
-    setPinned(false);
+    pin(false);
     void log.toStart();
   };
 
@@ -124,7 +130,7 @@ export function RankLog({ view, run, attempt, rank, growing, choices }) {
       current=${view.at === null ? -1 : log.lineAt(view.at)}
       link=${link}
       pinned=${pinned}
-      onPin=${(/** @type {boolean} */ on) => on !== pinned && (on ? setPinned(growing) : setPinned(false))}
+      onPin=${(/** @type {boolean} */ on) => on !== pinned && (growing || !on) && pin(on)}
       onTop=${(/** @type {LogRow} */ row) => setTop(row.at)}
     />`;
 }

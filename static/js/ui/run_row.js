@@ -80,7 +80,8 @@ function cell({ id, num }, run) {
   const setting = settingOf(id);
   if (setting !== null) {
     const value = settingAt(run.settings ?? {}, setting);
-    return html`<td class=${`c-setting ${num ? "num" : ""}`} title=${value}><bdi>${value}</bdi></td>`;
+    const why = run.settings ? value : TOO_LONG;
+    return html`<td class=${`c-setting ${num ? "num" : ""}`} title=${why}><bdi>${run.settings ? value : "…"}</bdi></td>`;
   }
   const draw = CELLS[id];
   return draw ? draw(run) : html`<td></td>`;
@@ -124,12 +125,20 @@ const listView = () => {
   return now.page === "runs" ? now : ALL_RUNS;
 };
 
+/** Of so many keys of a run the list knows the last value (LAST_VALUES of src/model/progress.rs). */
+const KEYS_IN_LIST = 64;
+const TOO_MANY = `The list knows the last values of ${KEYS_IN_LIST} metrics of a run: this one is on the run's own page, if it has it`;
+const TOO_LONG = "The settings of this run are too long for the list: they are on its own page";
+
 const SPARK = { width: 56, height: 16 };
 
 /** @param {Row} run @param {string} name */
 function metricIn(run, name) {
   const value = run.last_metrics?.[name];
-  if (value === undefined) return NOTHING;
+  if (value === undefined) {
+    const isCut = Object.keys(run.last_metrics ?? {}).length >= KEYS_IN_LIST;
+    return isCut ? html`<span title=${TOO_MANY}>…</span>` : NOTHING;
+  }
   return html`<span class="metric"><${Spark} id=${run.id} name=${name} /><span>${number(value)}</span></span>`;
 }
 

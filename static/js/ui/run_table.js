@@ -32,6 +32,7 @@ export function RunTable({ view, foot }) {
   // Also when something else was loaded meanwhile, for that broke off what was asked for.
   const busy = loading.value;
   useEffect(() => {
+    scrolled.rows = last;
     // After an error the reader asks (the button below the rows), or the stream that comes back.
     if (token && !busy && !error.peek() && last > rows.length - ahead(rows.length)) void loadMore();
   }, [last, token, rows.length, busy]);

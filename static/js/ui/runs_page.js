@@ -27,14 +27,15 @@ export function RunsPage({ view }) {
   useEffect(() => void showRuns(view), [view]);
   const { rows, counts, view: loadedFor } = list.value;
   const empty = loadedFor !== null && rows.length === 0 && !error.value;
-  const { status, q, experiment, tag, trashed } = view;
-  const filtered = status.length > 0 || q.trim() !== "" || experiment !== "" || tag.length > 0;
-  const nothingAtAll = empty && !filtered && !trashed && counts && total(counts) === 0;
+  // What is missing was missed by what was asked, which may be another question than the one that is being asked.
+  const asked = loadedFor ?? view;
+  const filtered = isNarrowed(asked);
+  const nothingAtAll = empty && !filtered && !asked.trashed && counts && total(counts) === 0;
   return html`<main class="runs-page">
     <div class="toolbar">
       <h1 class="visually-hidden">${title}</h1>
       <${SearchBox}
-        value=${q}
+        value=${view.q}
         label="Search runs"
         placeholder="Search name, id, job or tag"
         onSearch=${(/** @type {string} */ text) => adjust({ ...view, q: text })}
@@ -44,7 +45,7 @@ export function RunsPage({ view }) {
       <span class="grow"></span>
       <${Unsorted} view=${view} />
       <${Menu} label="Columns" title="Choose columns"><${ColumnsPanel} view=${view} /><//>
-      <button class="button" aria-pressed=${trashed} onClick=${() => adjust({ ...view, trashed: !trashed, selected: [] })}>
+      <button class="button" aria-pressed=${view.trashed} onClick=${() => adjust({ ...view, trashed: !view.trashed, selected: [] })}>
         Trash
       </button>
     </div>
@@ -52,11 +53,15 @@ export function RunsPage({ view }) {
     ${
       nothingAtAll
         ? html`<${EmptyHead} />`
-        : html`<${RunTable} view=${view} foot=${empty ? html`<${Nothing} view=${view} filtered=${filtered} />` : html`<${More} />`} />`
+        : html`<${RunTable} view=${view} foot=${empty ? html`<${Nothing} view=${asked} filtered=${filtered} />` : html`<${More} />`} />`
     }
     ${view.selected.length > 0 && html`<${SelectionBar} view=${view} />`}
   </main>`;
 }
+
+/** @param {RunsView} view */
+const isNarrowed = ({ status, q, experiment, tag }) =>
+  status.length > 0 || q.trim() !== "" || experiment !== "" || tag.length > 0;
 
 /** @param {Record<RunStatus, number>} counts */
 const total = (counts) => STATUSES.reduce((sum, s) => sum + counts[s], 0);

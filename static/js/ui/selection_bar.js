@@ -3,11 +3,11 @@
 /** @import { RunsView } from "../model/view.js" */
 
 import { useEffect, useState } from "preact/hooks";
-import { count } from "../model/format.js";
+import { count, integer } from "../model/format.js";
 import { isLive } from "../model/status.js";
 import { compareView, formatView, MOST_SELECTED } from "../model/view.js";
 import { getRun } from "../server/api.js";
-import { deleteRuns, restoreRuns, stopRuns } from "../state/actions.js";
+import { deleteRuns, doing, restoreRuns, stopRuns } from "../state/actions.js";
 import { adjust, go, view as shownView } from "../state/route.js";
 import { list } from "../state/runs.js";
 import { html } from "./html.js";
@@ -39,6 +39,13 @@ export function SelectionBar({ view }) {
   };
   const title =
     selected.length === MOST_SELECTED ? `No more than ${MOST_SELECTED} can be selected` : undefined;
+  const busy = doing.value;
+  if (busy) {
+    return html`<div class="selection" role="region" aria-label="Selected runs">
+      <span role="status">${integer(busy.done)} of ${count(busy.of, "run")}</span>
+      <progress max=${busy.of} value=${busy.done} aria-label="How far it has come"></progress>
+    </div>`;
+  }
   return html`<div class="selection" role="region" aria-label="Selected runs">
     <span title=${title}>${count(selected.length, "run")} selected${title ? ", the most there can be" : ""}</span>
     <a class="button is-primary" href=${formatView(compareView(selected))} aria-keyshortcuts="c">Compare</a>

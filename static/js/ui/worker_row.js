@@ -19,17 +19,17 @@ export function busyOf(stat) {
   return known.length > 0 ? known.reduce((a, b) => a + b, 0) / known.length : null;
 }
 
-/** @param {{ line: Line, known: boolean, live: boolean, id: string, attempt: number }} props */
-export function Rank({ line, known, live, id, attempt }) {
+/** @param {{ line: Line, known: boolean, live: boolean, now: boolean, id: string, attempt: number }} props `now`: of the newest attempt */
+export function Rank({ line, known, live, now, id, attempt }) {
   // Of hundreds of ranks few have changed when the run has.
   return useMemo(
-    () => html`<${Cells} line=${line} known=${known} live=${live} id=${id} attempt=${attempt} />`,
-    [JSON.stringify(line), known, live, attempt],
+    () => html`<${Cells} line=${line} known=${known} live=${live} now=${now} id=${id} attempt=${attempt} />`,
+    [JSON.stringify(line), known, live, now, attempt],
   );
 }
 
-/** @param {{ line: Line, known: boolean, live: boolean, id: string, attempt: number }} props */
-function Cells({ line: { worker, cause, progress, lag, stat }, known, live, id, attempt }) {
+/** @param {{ line: Line, known: boolean, live: boolean, now: boolean, id: string, attempt: number }} props */
+function Cells({ line: { worker, cause, progress, lag, stat }, known, live, now, id, attempt }) {
   const step = progress?.last_step ?? null;
   const log = formatView({ ...runView(id), tab: "logs", attempt, rank: worker.world_rank });
   return html`<tr>
@@ -40,9 +40,12 @@ function Cells({ line: { worker, cause, progress, lag, stat }, known, live, id, 
     <td>${worker.gpu_ids.map(plain).join(", ") || NOTHING}</td>
     <td class="num">${worker.pid ?? NOTHING}</td>
     ${live && html`<${Uses} stat=${stat} known=${known} />`}
-    <td class="num">${step === null ? NOTHING : integer(step)}</td>
-    <td class="num">${lag === null ? NOTHING : integer(lag)}</td>
-    <td class="num"><${Ago} at=${progress?.last_report_ms ?? null} /></td>
+    ${
+      now &&
+      html`<td class="num">${step === null ? NOTHING : integer(step)}</td>
+        <td class="num">${lag === null ? NOTHING : integer(lag)}</td>
+        <td class="num"><${Ago} at=${progress?.last_report_ms ?? null} /></td>`
+    }
     <td class="w-exit" title=${worker.exit ? `${ending(worker, cause)}\n${exact(worker.exit.time_ms)}` : ""}>${worker.exit ? ending(worker, cause) : NOTHING}</td>
     <td><a href=${log} aria-label=${`Log of rank ${worker.world_rank}`} data-row-link>Log</a></td>
   </tr>`;

@@ -1,6 +1,6 @@
 // The Workers tab: one row a rank of the newest attempt, with what it uses and how far it is behind the
-// leader, and who holds up the others: below, or above if there are many ranks. Of hundreds of ranks only
-// those in sight are in the page.
+// leader, or of an earlier one, with how it ended; and who holds up the others: below, or above if there are
+// many ranks. Of hundreds of ranks only those in sight are in the page.
 /** @import { VNode } from "preact" */
 /** @import { Worker } from "../types.js" */
 /** @import { RunView } from "../model/view.js" */
@@ -13,6 +13,7 @@ import { integer } from "../model/format.js";
 import { exitText, isLive, workerMark } from "../model/status.js";
 import { adjust } from "../state/route.js";
 import { openStats } from "../state/workers.js";
+import { Choice } from "./choice.js";
 import { HeatStrip } from "./heat_strip.js";
 import { useOpened } from "./hooks.js";
 import { html } from "./html.js";
@@ -29,7 +30,7 @@ const ABOVE = 24;
 const ROW_REM = 2;
 const WORDS = ["Failed", "Lost", "Alive", "Stopped", "Done"];
 
-/** @typedef {{ name: string, label: string, value: (line: Line) => string | number | null, num?: boolean, live?: boolean, kind?: string }} Column `live`: only while the run lives */
+/** @typedef {{ name: string, label: string, value: (line: Line) => string | number | null, num?: boolean, live?: boolean, now?: boolean, kind?: string }} Column `live`: only while the attempt lives; `now`: only of the newest one */
 
 /** @type {Column[]} */
 const COLUMNS = [
@@ -54,9 +55,15 @@ const COLUMNS = [
     live: true,
   },
   { name: "gpu", label: "GPU use", value: (l) => busyOf(l.stat), num: true, live: true },
-  { name: "step", label: "Last step", value: (l) => l.progress?.last_step ?? null, num: true },
-  { name: "behind", label: "Behind", value: (l) => l.lag, num: true },
-  { name: "report", label: "Last report", value: (l) => l.progress?.last_report_ms ?? null, num: true },
+  { name: "step", label: "Last step", value: (l) => l.progress?.last_step ?? null, num: true, now: true },
+  { name: "behind", label: "Behind", value: (l) => l.lag, num: true, now: true },
+  {
+    name: "report",
+    label: "Last report",
+    value: (l) => l.progress?.last_report_ms ?? null,
+    num: true,
+    now: true,
+  },
   {
     name: "exit",
     label: "Exit",
@@ -67,19 +74,37 @@ const COLUMNS = [
 
 /** @param {{ view: RunView, run: RunState }} props */
 export function WorkersTab({ view, run }) {
-  const live = isLive(run);
-  const attempt = run.num_attempts - 1;
+  const newest = Math.max(0, run.num_attempts - 1);
+  const attempt = Math.min(view.attempt ?? newest, newest);
+  const isNewest = attempt === newest;
+  const live = isLive(run) && isNewest;
   const opened = useOpened(() => openStats(run.id, () => live), [run.id, live]);
   const stats = opened.stats.value;
   const lines = useMemo(
-    () => linesOf(run, stats),
-    [run.workers, run.evidence.progress.ranks, run.run_status, run.first_failure, stats],
+    () => linesOf(run, attempt, stats),
+    [
+      run.workers,
+      run.attempts,
+      run.evidence.progress.ranks,
+      run.run_status,
+      run.first_failure,
+      attempt,
+      stats,
+    ],
   );
-  const shown = COLUMNS.filter((c) => live || !c.live);
+  const shown = COLUMNS.filter((c) => (live || !c.live) && (isNewest || !c.now));
   const [order, column] = orderOf(view.q);
   const sorted = useMemo(() => sortedBy(lines, column, order), [lines, column, order]);
+  const choice =
+    run.attempts.length > 1 &&
+    html`<${Choice}
+      label="Attempt"
+      value=${attempt}
+      options=${run.attempts.map((a) => [a.ordinal, String(a.ordinal)])}
+      onChoose=${(/** @type {string} */ a) => adjust({ ...view, attempt: Number(a) === newest ? null : Number(a) })}
+    />`;
   if (lines.length === 0)
-    return html`<p class="quiet tab-note">No workers yet: the newest attempt has not named any.</p>`;
+    return html`<div class="workers-head">${choice}<p class="quiet">No workers${live ? " yet" : ""}: attempt ${attempt} has not named any.</p></div>`;
   const summary = WORDS.map((word) => [word, lines.filter((l) => l.word === word).length])
     .filter(([, n]) => n)
     .map(([word, n]) => `${integer(Number(n))} ${String(word).toLowerCase()}`)
@@ -92,10 +117,10 @@ export function WorkersTab({ view, run }) {
   };
   /** @param {Line} line */
   const draw = (line) =>
-    html`<${Rank} key=${line.worker.actor_id} line=${line} known=${stats !== null} live=${live} id=${run.id} attempt=${attempt} />`;
+    html`<${Rank} key=${line.worker.actor_id} line=${line} known=${stats !== null} live=${live} now=${isNewest} id=${run.id} attempt=${attempt} />`;
   const strip = html`<${HeatStrip} key="strip" id=${run.id} attempt=${attempt} ranks=${lines.length} />`;
   const above = lines.length > ABOVE;
-  return html`<p class="quiet tab-note">Attempt ${attempt}: ${summary}</p>
+  return html`<div class="workers-head">${choice}<p class="quiet">${!choice && `Attempt ${attempt}: `}${summary}</p></div>
     ${above && strip}
     <${Table} columns=${shown} by=${column} order=${order} onSort=${sort} lines=${sorted} draw=${draw} />
     ${!above && strip}`;
@@ -132,19 +157,21 @@ function Table({ columns, by, order, onSort, lines, draw }) {
     </div>`;
 }
 
-/** @param {RunState} run @param {Stats | null} stats @returns {Line[]} */
-function linesOf(run, stats) {
-  const progress = new Map(run.evidence.progress.ranks.map((r) => [r.rank, r]));
+/** @param {RunState} run @param {number} attempt @param {Stats | null} stats @returns {Line[]} */
+function linesOf(run, attempt, stats) {
+  const isNewest = attempt >= run.num_attempts - 1;
+  const workers = isNewest ? run.workers : run.attempts.find((a) => a.ordinal === attempt)?.workers;
+  const progress = new Map(isNewest ? run.evidence.progress.ranks.map((r) => [r.rank, r]) : []);
   const leader = Math.max(...[...progress.values()].map((r) => r.last_step ?? -1));
-  const first = run.first_failure?.attempt === run.num_attempts - 1 ? run.first_failure : null;
+  const first = run.first_failure?.attempt === attempt ? run.first_failure : null;
   const taken = new Set(first?.consequences.map((c) => c.rank));
   /** @param {Worker} w */
   const cause = (w) => {
     if (taken.has(w.world_rank))
       return first?.rank === null ? "the controller failed" : `after rank ${first?.rank} failed`;
-    return run.run_status === "ABORTED" && w.exit?.code !== 0 ? "the run was stopped" : null;
+    return isNewest && run.run_status === "ABORTED" && w.exit?.code !== 0 ? "the run was stopped" : null;
   };
-  return (run.workers ?? []).map((worker) => {
+  return (workers ?? []).map((worker) => {
     const of = progress.get(worker.world_rank);
     const step = of?.last_step ?? null;
     return {
@@ -152,7 +179,7 @@ function linesOf(run, stats) {
       cause: cause(worker),
       progress: of,
       lag: step === null ? null : leader - step,
-      stat: stats?.get(worker.world_rank) ?? null,
+      stat: (isNewest && stats?.get(worker.world_rank)) || null,
       word: workerMark(worker, { taken: cause(worker) !== null }).word,
     };
   });

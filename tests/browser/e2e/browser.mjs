@@ -48,8 +48,9 @@ export async function open(browser, { dark = false, width = 1440, height = 900, 
     if (m.type() === "error" || m.type() === "warning") problems.push(m.text());
   });
   page.on("dialog", (d) => {
-    problems.push(`dialog: ${d.message()}`);
-    void d.dismiss();
+    const isLeaving = d.type() === "beforeunload";
+    problems.push(`dialog: ${isLeaving ? d.type() : d.message()}`);
+    void (isLeaving ? d.accept() : d.dismiss());
   });
   return { page, problems };
 }
@@ -63,6 +64,20 @@ export async function until(look, what, ms = WAIT_MS) {
     if (Date.now() > deadline) assert.fail(`waited ${ms} ms for: ${what}`);
     await new Promise((r) => setTimeout(r, 25));
   }
+}
+
+/** Answers to what is asked there wait until they are let go. @param {Page} page @param {string} path */
+export function held(page, path) {
+  const hold = { asked: Promise.resolve(), release: () => {} };
+  const released = new Promise((done) => (hold.release = () => done(undefined)));
+  hold.asked = new Promise((heard) => {
+    void page.route(path, async (route) => {
+      heard();
+      await released;
+      await route.continue();
+    });
+  });
+  return hold;
 }
 
 /** The row of a run, by its id. @param {Page} page @param {string} id */

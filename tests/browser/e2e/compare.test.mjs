@@ -132,7 +132,7 @@ test("a sweep sets the varying setting against the held-out loss; choices are in
   await page.close();
 });
 
-test("dragging along an axis picks out runs", async () => {
+test("dragging along an axis, or keys, pick out runs, and the URL keeps it", async () => {
   const { page, problems } = await open({ height: 1400 });
   await page.goto(compare({ tab: "sweep" }));
   const zone = page.locator('[data-chart="parallel"] .brush-zone').first();
@@ -144,8 +144,18 @@ test("dragging along an axis picks out runs", async () => {
   await page.mouse.up();
   await page.getByText("1 of 3 runs").waitFor();
   assert.equal(await page.locator(".parallel-line.is-out").count(), 2);
+  await page.reload();
+  await page.getByText("1 of 3 runs").waitFor();
+  assert.equal(await page.locator(".parallel-line.is-out").count(), 2);
   await page.getByRole("button", { name: "Clear" }).click();
   await until(async () => (await page.locator(".parallel-line.is-out").count()) === 0, "no brush");
+  await zone.focus();
+  await page.keyboard.press("ArrowUp");
+  await page.getByText("2 of 3 runs").waitFor();
+  assert.equal(await zone.getAttribute("aria-valuetext"), "from 5 % to 100 % of its length");
+  await page.keyboard.press("Delete");
+  await page.getByText("2 of 3 runs").waitFor({ state: "detached" });
+  assert.equal(new URL(page.url()).searchParams.get("brush"), null);
   assert.deepEqual(problems, []);
   await page.close();
 });

@@ -23,9 +23,9 @@ import { stage } from "./stage.mjs";
 const { head, open } = stage({ end: async () => rmSync(dir, { recursive: true, force: true }) });
 const dir = mkdtempSync(join(tmpdir(), "trainhead-log-"));
 
-/** src/state/data_dir.rs says where. @param {string} id @param {number} rank */
-function logPath(id, rank) {
-  const path = join(head.dir, "runs", id, "logs", "0", `rank_${rank}.log`);
+/** src/state/data_dir.rs says where. @param {string} id @param {number} rank @param {number} [attempt] */
+function logPath(id, rank, attempt = 0) {
+  const path = join(head.dir, "runs", id, "logs", String(attempt), `rank_${rank}.log`);
   mkdirSync(dirname(path), { recursive: true });
   return path;
 }
@@ -113,6 +113,58 @@ test("following stays at the end, and who scrolls up is left where they are", as
   await page.getByText("End of log").waitFor();
   assert.deepEqual(problems, []);
   await page.close();
+});
+
+test("at a restart who follows goes on with the new attempt, and who reads stays", async () => {
+  const numbers = Array.from({ length: 300 }, (_, i) => `line ${i}\n`).join("");
+  const run = await withLogs("restarts-while-read", [numbers, "one\n"]);
+  const [reader, follower, all] = await Promise.all([open(), open(), open()]);
+  await reader.page.goto(`${head.url}runs/${run.id}?tab=logs`);
+  await follower.page.goto(`${head.url}runs/${run.id}?tab=logs`);
+  await all.page.goto(`${head.url}runs/${run.id}?tab=logs&rank=all`);
+  for (const { page } of [reader, follower]) await lines(page).getByText("line 299").waitFor();
+  await all.page.locator(".log-line", { hasText: "one" }).waitFor();
+  for (const { page } of [reader, all]) {
+    await page.locator(".log").evaluate((e) => (e.scrollTop = 100));
+    await page.locator('.chip[aria-pressed="false"]', { hasText: "Follow" }).waitFor();
+  }
+  await run.endAttempt("ERRORED", "worker_failed", "rank 0 exited with code 1");
+  await run.state("RESTARTING");
+  await run.state("SCHEDULING");
+  writeFileSync(logPath(run.id, 0, 1), "again\n");
+  await run.beginAttempt(2);
+  await run.state("RUNNING");
+  await lines(follower.page).getByText("again").waitFor();
+  for (const { page } of [reader, all]) {
+    await page.locator(".run-title").getByText("attempt 1").waitFor();
+    await page.getByText("End of log").waitFor();
+    assert.equal(await scroll(page), 100);
+    assert.equal(new URL(page.url()).searchParams.get("attempt"), "0");
+  }
+  await run.end("FINISHED");
+  for (const { page, problems } of [reader, follower, all]) {
+    assert.deepEqual(problems, []);
+    await page.close();
+  }
+});
+
+test("the last lines of a log that comes from another host arrive after the run's end", async () => {
+  const run = await head.register({ name: "late-lines" });
+  await run.run(2);
+  writeFileSync(logPath(run.id, 0), "first\n");
+  const { page, problems } = await open();
+  const second = await open();
+  await page.goto(`${head.url}runs/${run.id}?tab=logs`);
+  await lines(page).getByText("first").waitFor();
+  await second.page.goto(`${head.url}runs/${run.id}?tab=logs&rank=1`);
+  await run.end("ERRORED", "rank 0 exited with code 1");
+  await page.getByText("End of log").waitFor();
+  appendFileSync(logPath(run.id, 0), "Traceback (most recent call last):\n");
+  writeFileSync(logPath(run.id, 1), "second\n");
+  await lines(page).getByText("Traceback").waitFor();
+  await lines(second.page).getByText("second").waitFor();
+  assert.deepEqual([...problems, ...second.problems], []);
+  await Promise.all([page.close(), second.page.close()]);
 });
 
 test("a log of long progress bars is read as far as it is looked at", async () => {

@@ -1,7 +1,7 @@
 // The Runs page in a real browser against the real head.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { row, until } from "./browser.mjs";
+import { held, row, until } from "./browser.mjs";
 import { integer } from "../../../static/js/model/format.js";
 import { stage } from "./stage.mjs";
 
@@ -107,8 +107,22 @@ test("further pages come by scrolling, each run once, and only rows in sight are
   }, "all rows");
   await page.getByText("330 runs", { exact: true }).waitFor();
 
-  // Whoever opens a run and comes back finds the list where it was.
   const frame = page.locator(".table-frame");
+  // Who walks up comes to no row that lies below the head.
+  await frame.evaluate((e) => e.scrollTo(0, 3010));
+  await page.waitForFunction(() => document.elementFromPoint(300, 500)?.closest("tr[data-run]"));
+  const isInSight = () =>
+    page.evaluate(() => {
+      const row = /** @type {Element} */ (document.activeElement?.closest("tr[data-run]"));
+      const { top, bottom } = row.getBoundingClientRect();
+      const seen = [top + 1, bottom - 1].map((y) => document.elementFromPoint(300, y)?.closest("tr"));
+      return seen.every((r) => r === row);
+    });
+  for (let i = 0; i < 30; i += 1) {
+    await page.keyboard.press("k");
+    assert.ok(await isInSight(), `after ${i + 1} steps up`);
+  }
+  // Whoever opens a run and comes back finds the list where it was.
   await frame.evaluate((e) => e.scrollTo(0, 5000));
   const shown = rows(page).filter({ hasText: "many-" });
   await until(async () => (await shown.count()) > 0, "rows there");
@@ -131,6 +145,34 @@ test("further pages come by scrolling, each run once, and only rows in sight are
   await page.getByText("331 runs", { exact: true }).waitFor({ state: "attached" });
   assert.equal(await top(), looked);
   await Promise.all([...all, fresh].map((r) => r.end("FINISHED")));
+  assert.deepEqual(problems, []);
+  await page.close();
+});
+
+test("coming back to the list it counts what happened meanwhile, and an emptied search is no empty head", async () => {
+  const [a, b] = [await head.register({ name: "back-a" }), await head.register({ name: "back-b" })];
+  const { page, problems } = await open();
+  await page.goto(`${head.url}?q=back-`);
+  const started = page.locator(".chip", { hasText: "Started" }).locator(".num");
+  await until(async () => (await started.innerText()) === "2", "two that go on");
+  await row(page, a.id).locator("[data-row-link]").click();
+  await page.getByRole("heading", { name: "back-a" }).waitFor();
+  await b.end("FINISHED");
+  await a.end("FINISHED");
+  await page.locator(".run-title").getByText("Finished").waitFor();
+  await page.goBack();
+  await row(page, b.id).getByText("Finished").waitFor();
+  await until(async () => (await started.innerText()) === "0", "none that goes on");
+
+  await page.goto(`${head.url}?q=nothing-is-called-this`);
+  await page.getByText("No run matches.").waitFor();
+  const hold = held(page, "**/api/train/runs?*");
+  await page.locator("input[type=search]").fill("");
+  await hold.asked;
+  assert.equal(await page.getByText("No runs yet").count(), 0);
+  await page.getByText("No run matches.").waitFor();
+  hold.release();
+  await row(page, b.id).waitFor();
   assert.deepEqual(problems, []);
   await page.close();
 });
@@ -168,9 +210,14 @@ test("the list is sorted by its heads, and in another order rows stay until some
     await page.getByRole("columnheader", { name: "train/loss" }).getAttribute("aria-sort"),
     "descending",
   );
+  // A run that changes otherwise stays where it is, and one that is not in the list is no change of it.
+  await head.register({ name: "elsewhere" });
+  await a.annotate({ name: "sort-first" });
+  await row(page, a.id).getByText("sort-first").waitFor();
+  assert.equal(await page.getByRole("button", { name: /sort again/ }).count(), 0);
   const late = await head.register({ name: "sort-z" });
   await page.getByRole("button", { name: "1 change: sort again" }).click();
-  await sorted("sort-a,sort-b,sort-z,sort-c");
+  await sorted("sort-first,sort-b,sort-z,sort-c");
   await late.end("FINISHED");
   assert.deepEqual(problems, []);
   await page.close();
@@ -204,6 +251,13 @@ test("columns are chosen by the reader: metrics with small curves, settings, and
   await look();
   await page.reload();
   await look();
+  const names = async () => (await page.locator(".c-name a").allInnerTexts()).join();
+  const other = await head.register({ name: "columns-2", settings: { optimizer: { lr: 0.01 } } });
+  await until(async () => (await names()) === "columns-2,columns-1", "both, the newer one first");
+  await page.getByRole("button", { name: "optimizer/lr" }).click();
+  await until(async () => (await names()) === "columns-1,columns-2", "the smaller setting first");
+  assert.equal(new URL(page.url()).searchParams.get("sort"), "setting:optimizer/lr");
+  await other.end("FINISHED");
   await run.report([{ step: 4, metrics: { "val/f1": 0.9 } }]);
   await row(page, run.id).getByText("0.9000").waitFor();
   await run.end("FINISHED");
@@ -280,6 +334,31 @@ test("small curves that cannot be had are asked for again rarely, and that are r
   await page.close();
 });
 
+test("one run that was deleted for good does not take the small curves of the others", async () => {
+  /** @type {import("./head.mjs").Controller[]} */
+  const runs = [];
+  for (const n of [1, 2, 3]) {
+    const run = await head.register({ name: `purged-${n}` });
+    await run.run(1);
+    await run.report([0, 1, 2].map((step) => ({ step, metrics: { loss: step } })));
+    await run.end("FINISHED");
+    runs.push(run);
+  }
+  const { page } = await open();
+  // As if the second were gone since the list was asked for.
+  await page.route("**/metrics/query", (route) =>
+    route.request().postDataJSON().runs.includes(runs[1].id)
+      ? route.fulfill({ status: 404, contentType: "application/problem+json", body: "{}" })
+      : route.continue(),
+  );
+  await page.goto(`${head.url}?q=purged-`);
+  const curve = (/** @type {number} */ i) => row(page, runs[i].id).locator(".spark path");
+  await curve(0).first().waitFor();
+  await curve(2).first().waitFor();
+  assert.equal(await curve(1).count(), 0);
+  await page.close();
+});
+
 test("runs are selected by box, stretch and key, stay so as others come, and can be compared", async () => {
   const all = [];
   for (let i = 0; i < 4; i += 1) all.push(await head.register({ name: `pick-${i}` }));
@@ -343,7 +422,24 @@ test("many runs are stopped, deleted, brought back by undo and out of the trash"
   await page.locator(".chip", { hasText: "All" }).click();
   await row(page, live.id).waitFor();
 
+  // What the head refuses of many is counted, with its words.
+  await page.getByLabel("Select bulk-a").click();
+  await page.getByLabel("Select bulk-b").click();
+  await page.route(`**/api/train/runs/${ended[1].id}`, (route) =>
+    route.fulfill({
+      status: 409,
+      contentType: "application/problem+json",
+      body: JSON.stringify({ title: "Conflict", status: 409, detail: "It is being looked at." }),
+    }),
+  );
+  await page.getByRole("button", { name: "Delete 2" }).click();
+  await page.getByText("1 run deleted").waitFor();
+  await page.getByText("1 of 2 runs was not deleted: It is being looked at.").waitFor();
+  await page.getByRole("button", { name: "Undo" }).last().click();
+  await row(page, ended[0].id).waitFor();
+  await page.unroute(`**/api/train/runs/${ended[1].id}`);
   await page.getByLabel("Select bulk-live").click();
+  await page.getByLabel("Select bulk-b").click();
   await page.getByLabel("Select bulk-a").click();
   await page.getByRole("button", { name: "Delete", exact: true }).click();
   await row(page, ended[0].id).waitFor({ state: "detached" });
@@ -355,7 +451,11 @@ test("many runs are stopped, deleted, brought back by undo and out of the trash"
   await row(page, ended[0].id).waitFor({ state: "detached" });
   await page.getByRole("button", { name: "Trash" }).click();
   await row(page, ended[0].id).waitFor();
-  assert.deepEqual(problems, []);
+  // Refused, as it must be.
+  assert.deepEqual(
+    problems.filter((p) => !p.includes("status of 409")),
+    [],
+  );
   await live.end("ABORTED");
   await page.close();
 });

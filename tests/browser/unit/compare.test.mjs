@@ -1,7 +1,7 @@
 // Comparing runs: which settings differ, what a sweep is set against, and the geometry of its charts.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { brushOf, columnsOf, inBrushes, rampColor } from "../../../static/js/model/parallel.js";
+import { brushBy, brushOf, columnsOf, inBrushes, rampColor } from "../../../static/js/model/parallel.js";
 import { asNumber, compareSettings, rowsOf } from "../../../static/js/model/settings_diff.js";
 import {
   defaultAcross,
@@ -170,6 +170,17 @@ test("a brush keeps the runs that pass through it; a run without a value is in n
   assert.deepEqual(brushOf(0.8, 0.2), [0.2, 0.8]);
   assert.deepEqual(brushOf(-1, 0.5), [0, 0.5]);
   assert.equal(brushOf(0.5, 0.501), null);
+});
+
+test("keys move the ends of a brush, which picks out something or is none", () => {
+  let brush = brushBy(null, "ArrowUp", false);
+  assert.deepEqual(brush, [0.05, 1]);
+  brush = brushBy(brush ?? null, "ArrowDown", true);
+  assert.deepEqual(brush, [0.05, 0.95]);
+  assert.equal(brushBy([0.05, 1], "ArrowDown", false), null);
+  assert.deepEqual(brushBy([0.9, 0.95], "ArrowUp", false), [0.9, 0.95], "the ends do not meet");
+  assert.equal(brushBy([0.2, 0.4], "Delete", false), null);
+  assert.equal(brushBy([0.2, 0.4], "x", false), undefined);
 });
 
 test("the ramp has a colour for every score", () => {

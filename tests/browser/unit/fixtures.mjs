@@ -24,6 +24,7 @@ export function makeRun(change = {}) {
     num_failures: { worker: 0, controller: 0, preemption: 0 },
     tags: {},
     settings: {},
+    omitted: [],
     notes: null,
     datasets: [],
     workers: [makeWorker(0), makeWorker(1)],
@@ -33,6 +34,7 @@ export function makeRun(change = {}) {
       progress: {
         last_step: 10,
         last_report_ms: 5000,
+        last_advance_ms: 5000,
         median_step_interval_ms: 500,
         stalled: false,
         stalled_since_ms: null,

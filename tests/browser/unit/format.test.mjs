@@ -11,7 +11,9 @@ test("numbers have four significant digits and whole ones keep all of theirs", (
     [0.314159, "0.3142"],
     [-0.5, "−0.5000"],
     [3e-4, "3.000e−4"],
-    [1234.5, "1235"],
+    [1234.5, "1\u202f235"],
+    [999.97, `1${S}000`],
+    [9999.7, `10${S}000`],
     [18412.7, `18${S}413`],
     [4200, `4${S}200`],
     [0, "0"],
@@ -35,7 +37,13 @@ test("the ticks of one axis have as many decimals as they need, all alike", () =
 test("a rate in a sentence names what is counted", () => {
   assert.equal(format.stepRate(2), `2.00${S}steps/s`);
   assert.equal(format.stepRate(0.25), `4.00${S}s a step`);
+  assert.equal(format.rate(999.7), `1${S}000${S}/s`);
   assert.equal(format.stepRate(null), "");
+});
+
+test("a size never reads as a thousand of its unit", () => {
+  assert.equal(format.bytes(999), `999${S}B`);
+  assert.equal(format.bytes(999_950), `1${S}MB`);
 });
 
 test("axis ticks drop the zeros at their end and nothing else", () => {

@@ -11,7 +11,7 @@ import {
 } from "../../../static/js/model/interleave.js";
 import { timeOf } from "../../../static/js/model/log_time.js";
 import { LogWindow, MAX_ROWS } from "../../../static/js/model/log_window.js";
-import { begin, drain, newSource, take } from "../../../static/js/model/rank_source.js";
+import { alignDays, begin, drain, joinDays, newSource, take } from "../../../static/js/model/rank_source.js";
 
 const bytesOf = (/** @type {string} */ text) => new TextEncoder().encode(text);
 /** @param {number} offset @param {string} text @param {number | null} [hole] */
@@ -273,4 +273,30 @@ test("steps lead to the next match and round at the ends", () => {
     [1, 0, 0, 2],
   );
   assert.equal(stepTo([], 1, 1), -1);
+});
+
+test("times without a day that were read from the middle of logs are of the day of the others", () => {
+  const day = Date.UTC(2026, 0, 1, 9);
+  /** @param {number} rank @param {string} text @param {number} from */
+  const read = (rank, text, from) => {
+    const source = newSource(rank, day);
+    begin(source, [{ offset: from, bytes: new TextEncoder().encode(text), hole: null }], from);
+    source.terminal.flush(source.end);
+    drain(source);
+    return source;
+  };
+  // Both are near the same midnight, which only the first one shows.
+  const a = read(0, "x\n23:58:00 a1\n00:02:00 a2\n", 5000);
+  const b = read(1, "x\n00:01:00 b1\n00:03:00 b2\n", 5000);
+  alignDays([a, b]);
+  assert.deepEqual(texts(interleave([a, b])), ["00:01:00 b1", "00:02:00 a2", "00:03:00 b2"]);
+  const earlier = read(1, "x\n23:50:00 b0\n23:57:00 b0b\n", 3000);
+  joinDays(earlier, b);
+  b.lines = [...earlier.lines, ...b.lines];
+  assert.deepEqual(texts(interleave([a, b])), ["23:58:00 a1", "00:01:00 b1", "00:02:00 a2", "00:03:00 b2"]);
+  // Held from their beginnings, they began together, though one of them after midnight.
+  const c = read(2, "23:59:00 c1\n", 0);
+  const d = read(3, "00:00:30 d1\n", 0);
+  alignDays([c, d]);
+  assert.deepEqual(texts(interleave([c, d])), ["23:59:00 c1", "00:00:30 d1"]);
 });

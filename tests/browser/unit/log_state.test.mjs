@@ -108,7 +108,7 @@ test("a rank that cannot be read for once costs no line, and doubles none", asyn
     return logs[rank].slice(...range);
   };
   failing = 1;
-  const log = openAllLogs("run", 0, [0, 1, 2], { growing: () => true, day_ms: 0 });
+  const log = openAllLogs("run", 0, [0, 1, 2], { growing: () => true, late: () => false, day_ms: 0 });
   await until(async () => log.count() > 0, "the first lines");
   assert.deepEqual(texts(log), ["a1", "b1", "c1"]);
   failing = 2;

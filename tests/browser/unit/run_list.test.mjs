@@ -17,6 +17,16 @@ const at = (/** @type {string} */ id, /** @type {number} */ start_time_ms) => ma
 const rows = () => appendPage([], [at("c", 30), at("b", 20), at("a", 10)]);
 const ids = (/** @type {{ id: string }[]} */ list) => list.map((r) => r.id).join("");
 
+/** Of a step that was made right then. @param {number} last_step @param {number} time_ms */
+const tickOf = (last_step, time_ms) => ({
+  run_id: "r1",
+  last_step,
+  last_advance_ms: time_ms,
+  time_ms,
+  last_metrics: {},
+  points: 1,
+});
+
 test("a new run enters at its place", () => {
   assert.equal(ids(applyChange({ rows: rows(), complete: false }, at("d", 40), ALL_RUNS)), "dcba");
   assert.equal(ids(applyChange({ rows: rows(), complete: false }, at("x", 15), ALL_RUNS)), "cbxa");
@@ -74,7 +84,14 @@ test("ticks bring step, metrics and a measured rate, and end a stall", () => {
   const start = toRow(makeRun());
   assert.ok(start.evidence);
   start.evidence.progress.stalled = true;
-  const tick = { run_id: "r1", last_step: 14, time_ms: 7000, last_metrics: { loss: 1 }, points: 1 };
+  const tick = {
+    run_id: "r1",
+    last_step: 14,
+    last_advance_ms: 7000,
+    time_ms: 7000,
+    last_metrics: { loss: 1 },
+    points: 1,
+  };
   const [row] = applyTick([start], tick);
   assert.equal(row.evidence?.progress.last_step, 14);
   assert.equal(row.evidence?.progress.stalled, false);
@@ -89,25 +106,40 @@ test("ticks bring step, metrics and a measured rate, and end a stall", () => {
 test("a change that does not say how far the run is does not unsay it", () => {
   const [row] = applyChange(
     { rows: [toRow(makeRun())], complete: true },
-    { ...makeRun({ run_status: "FINISHED" }), progress: { last_step: null, last_report_ms: null } },
+    {
+      ...makeRun({ run_status: "FINISHED" }),
+      progress: { last_step: null, last_report_ms: null, last_advance_ms: null },
+    },
     ALL_RUNS,
   );
   assert.equal(row.evidence?.progress.last_step, 10);
   assert.equal(row.evidence?.progress.last_report_ms, 5000);
 });
 
+test("what is too long for a list is not gone with a change", () => {
+  const known = toRow(makeRun({ settings: { lr: 0.1 }, notes: "kept" }));
+  const change = makeRun({ name: "new", settings: null, notes: null, omitted: ["settings"] });
+  const [row] = applyChange({ rows: [known], complete: true }, change, ALL_RUNS);
+  assert.deepEqual([row.name, row.settings, row.notes], ["new", { lr: 0.1 }, null]);
+});
+
+test("an attempt that has not made a step yet may load for as long as it likes", () => {
+  const before = toRow(makeRun());
+  const progress = { last_step: 10, last_report_ms: 5000, last_advance_ms: null };
+  const change = { ...makeRun({ num_attempts: 2 }), progress };
+  const [row] = applyChange({ rows: [before], complete: true }, change, ALL_RUNS);
+  assert.equal(noticeStalls([row], 600_000)[0], row);
+});
+
 test("a run that came by the stream alone can still show its progress", () => {
   const bare = toRow(makeRun({ evidence: undefined, last_metrics: undefined }));
-  const [row] = applyTick([bare], { run_id: "r1", last_step: 1, time_ms: 1, last_metrics: {}, points: 1 });
+  const [row] = applyTick([bare], tickOf(1, 1));
   assert.equal(row.evidence?.progress.last_step, 1);
 });
 
 test("a tick for a run that is not loaded changes nothing", () => {
   const list = rows();
-  assert.equal(
-    applyTick(list, { run_id: "zz", last_step: 1, time_ms: 1, last_metrics: {}, points: 1 }),
-    list,
-  );
+  assert.equal(applyTick(list, { ...tickOf(1, 1), run_id: "zz" }), list);
 });
 
 test("what is loaded anew and is the same stays the same object, with the rate that was measured", () => {
@@ -122,9 +154,9 @@ test("what is loaded anew and is the same stays the same object, with the rate t
   assert.equal(a.name, "new");
 });
 
-test("a run that stops reporting is stalled by the clock, and goes on with its next report", () => {
+test("a run that makes no steps is stalled by the clock, and goes on with its next step alone", () => {
   const [row] = appendPage([], [makeRun()]);
-  // Its last report was at 5 s, and a step usually takes half a second: ten seconds are the least.
+  // Its last step was at 5 s, and a step usually takes half a second: ten seconds are the least.
   assert.equal(noticeStalls([row], 15_000)[0], row);
   const [stalled] = noticeStalls([row], 15_001);
   assert.deepEqual(
@@ -132,13 +164,17 @@ test("a run that stops reporting is stalled by the clock, and goes on with its n
     [true, 5000, null],
   );
   assert.equal(noticeStalls([stalled], 16_000)[0], stalled, "and is not drawn again");
-  const tick = { run_id: "r1", last_step: 11, time_ms: 20_000, last_metrics: {}, points: 1 };
-  assert.equal(applyTick([stalled], tick)[0].evidence?.progress.stalled, false);
+  const beats = { ...tickOf(10, 20_000), last_advance_ms: 5000 };
+  assert.equal(applyTick([stalled], beats)[0].evidence?.progress.stalled, true, "a report without a step");
+  assert.equal(applyTick([stalled], tickOf(11, 20_000))[0].evidence?.progress.stalled, false);
   const slow = makeRun();
   if (slow.evidence) slow.evidence.progress.median_step_interval_ms = 60_000;
   const [patient] = appendPage([], [slow]);
   assert.equal(noticeStalls([patient], 600_000)[0], patient);
-  for (const change of /** @type {const} */ ([{ run_status: "FINISHED" }, { phase: "RESTARTING" }])) {
+  for (const change of /** @type {const} */ ([
+    { run_status: "FINISHED", phase: "FINISHED" },
+    { phase: "RESTARTING" },
+  ])) {
     const [other] = appendPage([], [makeRun(change)]);
     assert.equal(noticeStalls([other], 1e9)[0], other);
   }

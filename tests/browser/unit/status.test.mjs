@@ -27,8 +27,16 @@ test("a stall is a mark of its own and says since when", () => {
   assert.equal(mark(run).shape, "stalled");
   assert.match(
     why(run, 180_000, null),
-    /^Stalled: no report for 3\u202fmin.*after step 10, where a step usually takes 500\u202fms\.$/,
+    /^Stalled: no step for 3\u202fmin.*after step 10, where a step usually takes 500\u202fms\.$/,
   );
+});
+
+test("a run that is being restarted is not called stalled, whatever was known of the attempt before", () => {
+  const run = makeRun({ phase: "RESTARTING", controller_state: "RESTARTING" });
+  assert.ok(run.evidence);
+  Object.assign(run.evidence.progress, { stalled: true, stalled_since_ms: 0 });
+  assert.deepEqual([mark(run).shape, mark(run).detail], ["started", "restarting, attempt 1"]);
+  assert.match(why(run, 180_000, null), /^Restarting: attempt 1/);
 });
 
 test("the reason of an end is the head's own sentence, made one", () => {

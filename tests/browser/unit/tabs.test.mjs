@@ -49,6 +49,8 @@ test("notes that would take too long or nest too deeply are shown as they were w
     "_a__".repeat(16_000),
     "*a**".repeat(16_000),
     `${"_a__".repeat(100)}\n`.repeat(150),
+    `a${" ".repeat(60_000)}b`,
+    `${"a.".repeat(30_000)}@`,
   ]) {
     const begun = performance.now();
     assert.deepEqual(treeOf(text, lexer), [{ tag: "pre", props: { tabindex: 0 }, children: [text] }]);

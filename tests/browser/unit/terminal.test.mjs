@@ -40,6 +40,12 @@ test("colours become classes, any colour the nearest of sixteen", () => {
     ],
   ]);
   assert.equal(show("\x1b[38;2;250;5;5mx")[0][0].style, "t-fg9");
+  // One code with parts of its own, with and without a colour space, is read as a whole.
+  assert.equal(show("\x1b[38:2::250:5:31mx")[0][0].style, "t-fg9");
+  assert.equal(show("\x1b[38:2:250:5:31mx")[0][0].style, "t-fg9");
+  assert.equal(show("\x1b[48:5:46mx")[0][0].style, "t-bg10");
+  assert.equal(show("\x1b[4:3;58;5;1;58:2::1:3:7mx")[0][0].style, "t-underline");
+  assert.equal(show("\x1b[4m\x1b[4:0mx")[0][0].style, "");
   assert.equal(show("\x1b[38;5;46mx")[0][0].style, "t-fg10");
   assert.equal(show("\x1b[48;5;4;97mx")[0][0].style, "t-fg15 t-bg4");
 });

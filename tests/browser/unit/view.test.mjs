@@ -38,6 +38,13 @@ const VIEWS = [
   { ...runView("r"), tab: "workers", attempts: "all" },
   compareView(["a", "b"]),
   { ...compareView(["a", "b"]), tab: "sweep", across: "lr", score: "val/loss", rows: "all" },
+  {
+    ...compareView(["a", "b"]),
+    brush: [
+      ["a:b..c,d", [0.25, 1]],
+      ["", [0, 0.1234]],
+    ],
+  },
   { page: "experiments", q: "x" },
   { page: "nodes" },
 ];
@@ -56,6 +63,7 @@ test("unknown values become the default", () => {
   const nonsense = "tab=nope&smooth=7&x=q&scale=&zoom=9..1&attempt=-1&rank=1e9&at=x&attempts=no";
   assert.deepEqual(parse(`/runs/r?${nonsense}`), runView("r"));
   assert.deepEqual(parse("/compare?runs=,a,,a&tab=x"), compareView(["a"]));
+  assert.deepEqual(parse("/compare?runs=a&brush=1..0:x&brush=0..2:x&brush=x"), compareView(["a"]));
 });
 
 test("other paths, and ids that cannot be decoded, are no pages", () => {
