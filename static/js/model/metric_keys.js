@@ -36,3 +36,9 @@ export function choose(keys, room) {
   ).filter((k) => k !== undefined);
   return [...new Set([...firsts, ...sorted])].slice(0, room);
 }
+
+/** Of so many keys of a run the head has the last value at hand (LAST_VALUES of src/model/progress.rs). */
+export const KEYS_AT_HAND = 64;
+
+/** May there be more keys than these? @param {Record<string, unknown> | undefined} last_metrics */
+export const areCut = (last_metrics) => Object.keys(last_metrics ?? {}).length >= KEYS_AT_HAND;

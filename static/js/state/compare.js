@@ -1,10 +1,11 @@
 // The runs that are compared: each is loaded once and kept current by the event stream. What a change does
-// not carry (last metrics, settings that are long, a stall) is asked for again, a few runs at a time.
-/** @import { FullRun, MetricTick, RunChange } from "../types.js" */
+// not carry (last metrics, settings that are long) is asked for again, and evidence of a stall by itself, a
+// few runs at a time.
+/** @import { Evidence, FullRun, MetricTick, RunChange } from "../types.js" */
 
 import { signal } from "@preact/signals";
 import { isLive } from "../model/status.js";
-import { ApiError, errorText, getRun } from "../server/api.js";
+import { ApiError, errorText, getEvidence, getRun } from "../server/api.js";
 import { connection, listen, listening } from "../server/events.js";
 import { setServerTime } from "./clock.js";
 import { perFrame, throttled } from "./frame.js";
@@ -66,6 +67,26 @@ export function openCompare() {
     if (ids.length > 0) loadDue();
   };
 
+  const absorbEvidence = perFrame((/** @type {[string, Evidence][]} */ news) => {
+    const next = new Map(entries.peek());
+    for (const [id, evidence] of news) {
+      const entry = next.get(id);
+      if (entry?.run) next.set(id, { ...entry, run: { ...entry.run, evidence } });
+    }
+    entries.value = next;
+  });
+
+  /** @param {string} id */
+  const look = async (id) => {
+    try {
+      const { evidence, server_time_ms } = await getEvidence(id, closing.signal);
+      setServerTime(server_time_ms);
+      absorbEvidence([id, evidence]);
+    } catch {
+      if (!closing.signal.aborted) again([id]);
+    }
+  };
+
   const absorb = perFrame((/** @type {RunChange[]} */ changes) => {
     const next = new Map(entries.peek());
     for (const change of changes) {
@@ -102,8 +123,16 @@ export function openCompare() {
 
   const timer = setInterval(() => {
     if (document.hidden || connection.peek().state !== "live") return;
-    const ask = (/** @type {Entry | undefined} */ e) => !e || (e.run ? isLive(e.run) : !e.missing);
-    again(shown.filter((id) => ask(entries.peek().get(id))));
+    const of = (/** @type {string} */ id) => entries.peek().get(id);
+    // What could not be had is asked for whole.
+    again(shown.filter((id) => !of(id)?.missing && (!of(id)?.run || of(id)?.error)));
+    void eachOf(
+      shown.filter((id) => {
+        const entry = of(id);
+        return entry?.run && !entry.error && isLive(entry.run);
+      }),
+      look,
+    );
   }, EVIDENCE_EVERY_MS);
 
   return {

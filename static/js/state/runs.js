@@ -180,6 +180,8 @@ function absorb(items) {
   if (!view || items.length === 0) return;
   let { rows } = list.peek();
   let moved = false;
+  // The newest first are put in their places.
+  const ordered = view.sort !== NEWEST_FIRST;
   for (const item of items) {
     if ("gone" in item) {
       rows = rows.filter((r) => r.id !== item.gone);
@@ -189,6 +191,10 @@ function absorb(items) {
       continue;
     }
     const id = "tick" in item ? item.tick.run_id : item.run.id;
+    if ("tick" in item && !ordered) {
+      rows = applyTick(rows, item.tick);
+      continue;
+    }
     const before = rows.find((r) => r.id === id);
     if ("tick" in item) rows = applyTick(rows, item.tick);
     else {
@@ -202,10 +208,10 @@ function absorb(items) {
       const news = known ? known !== standing : item.run.start_time_ms > loadedAt;
       if (!before && news && matches(item.run, view)) displaced.add(id);
     }
-    const after = before && rows.find((r) => r.id === id);
+    const after = ordered && before && rows.find((r) => r.id === id);
     if (after && placeOf(before, view.sort) !== placeOf(after, view.sort)) displaced.add(id);
   }
-  const unsorted = view.sort === NEWEST_FIRST ? 0 : displaced.size;
+  const unsorted = ordered ? displaced.size : 0;
   list.value = { ...list.peek(), rows, unsorted, metrics: usualMetrics(rows, metrics) };
   if (moved) recount();
 }

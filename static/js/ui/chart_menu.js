@@ -9,7 +9,7 @@ import { Copy } from "./copy.js";
 import { html } from "./html.js";
 import { Menu } from "./menu.js";
 
-/** @typedef {{ label: string, href: string, file: string }} Download */
+/** Without an address it only says something. @typedef {{ label: string, href: string, file: string }} Download */
 
 /** Of a key, as a part of a file's name. @param {string} text */
 export const fileName = (text) => text.replace(/[^\p{L}\p{N}._-]+/gu, "-").slice(0, 80) || "chart";
@@ -36,7 +36,11 @@ function Items({ name, title, note, curves, view, canvas, downloads }) {
     }
   };
   const link = new URL(formatView({ ...view, full: name }), document.baseURI).href;
-  return html`${downloads().map((d) => html`<a key=${d.href} class="menu-item" href=${d.href} download=${d.file}>${d.label}</a>`)}
+  return html`${downloads().map((d) =>
+    d.href
+      ? html`<a key=${d.href} class="menu-item" href=${d.href} download=${d.file}>${d.label}</a>`
+      : html`<span key="left" class="menu-item quiet">${d.label}</span>`,
+  )}
     <button class="menu-item" onClick=${image}>PNG image</button>
     <span class="menu-item"><${Copy} text=${link} label="Copy link" what=${`the link to ${name}`} /></span>`;
 }

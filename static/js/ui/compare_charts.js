@@ -11,6 +11,7 @@
 
 import { useMemo } from "preact/hooks";
 import { seriesStyles } from "../model/color.js";
+import { integer } from "../model/format.js";
 import { plain } from "../model/text.js";
 import { reason } from "../model/timeline.js";
 import { formatView, runView } from "../model/view.js";
@@ -62,8 +63,8 @@ export function CompareCharts({ view, runs }) {
         };
       }),
     );
-  const downloads = (/** @type {string[]} */ keys) =>
-    runs.slice(0, MOST_LINKS).map((run) => ({
+  const downloads = (/** @type {string[]} */ keys) => [
+    ...runs.slice(0, MOST_LINKS).map((run) => ({
       label: `CSV of ${run.name}`,
       href: csvUrl(run.id, keys, {
         ...spanOf(view.zoom, view.x, run.start_time_ms),
@@ -72,7 +73,11 @@ export function CompareCharts({ view, runs }) {
         max_points: MOST_ROWS,
       }),
       file: `${fileName(`${run.name}-${keys[0]}`)}.csv`,
-    }));
+    })),
+    ...(runs.length > MOST_LINKS
+      ? [{ label: `${integer(runs.length - MOST_LINKS)} more: on the runs' own pages`, href: "", file: "" }]
+      : []),
+  ];
   return html`<${Charts}
     view=${view}
     metrics=${metrics}

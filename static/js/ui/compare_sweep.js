@@ -8,6 +8,7 @@
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { count } from "../model/format.js";
+import { areCut } from "../model/metric_keys.js";
 import {
   defaultAcross,
   defaultScore,
@@ -50,7 +51,9 @@ export function CompareSweep({ view, runs, styles }) {
   const metric = across.startsWith(METRIC) ? across.slice(METRIC.length) : null;
   const xs = metric === null ? settingOf(runs, across) : ofMetric(metric);
   const unknown = runs.filter((_, i) => scores[i] === undefined || xs[i] === undefined).map((r) => r.id);
-  useEffect(() => opened.want(unknown), [unknown.join(",")]);
+  // Of many keys a run shows some. Those that are compared are likely to have the same.
+  const cut = runs.find((run) => areCut(run.last_metrics))?.id;
+  useEffect(() => opened.want(cut ? [...unknown, cut] : unknown), [unknown.join(","), cut]);
 
   const brushes = useMemo(() => new Map(view.brush), [JSON.stringify(view.brush)]);
   const points = runs.map((run, i) => ({ run, x: xs[i] ?? null, y: scores[i] ?? null }));

@@ -5,6 +5,7 @@
 /** @import { RunState } from "../state/run.js" */
 
 import { exact, integer, number } from "../model/format.js";
+import { areCut } from "../model/metric_keys.js";
 import { endings, exitText, sentence } from "../model/status.js";
 import { plain } from "../model/text.js";
 import { flatten } from "../model/tree.js";
@@ -81,7 +82,7 @@ function LastMetrics({ run }) {
   const rows = all.slice(0, METRICS_SHOWN).map(([key, value]) => [key, number(value)]);
   const more = all.length - rows.length;
   return html`<${Pairs} rows=${rows} none="No metric has been reported." />
-    ${more > 0 && html`<p class="pairs-more"><a href=${formatView({ ...runView(run.id), tab: "metrics" })}>${integer(more)} more in Metrics</a></p>`}`;
+    ${more > 0 && html`<p class="pairs-more"><a href=${formatView({ ...runView(run.id), tab: "metrics" })}>${integer(more)}${areCut(run.last_metrics) ? " or" : ""} more in Metrics</a></p>`}`;
 }
 
 /** @param {RunState} run @returns {[string, string][]} */

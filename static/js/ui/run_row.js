@@ -7,6 +7,7 @@
 import { Component } from "preact";
 import { metricOf, settingOf } from "../model/columns.js";
 import { count, integer, NOTHING, number, rate, shortStep } from "../model/format.js";
+import { areCut, KEYS_AT_HAND } from "../model/metric_keys.js";
 import { sparkPath } from "../model/spark.js";
 import { aliveOf, failures, isLive, reasonOf } from "../model/status.js";
 import { plain } from "../model/text.js";
@@ -125,9 +126,7 @@ const listView = () => {
   return now.page === "runs" ? now : ALL_RUNS;
 };
 
-/** Of so many keys of a run the list knows the last value (LAST_VALUES of src/model/progress.rs). */
-const KEYS_IN_LIST = 64;
-const TOO_MANY = `The list knows the last values of ${KEYS_IN_LIST} metrics of a run: this one is on the run's own page, if it has it`;
+const TOO_MANY = `The list knows the last values of ${KEYS_AT_HAND} metrics of a run: this one is on the run's own page, if it has it`;
 const TOO_LONG = "The settings of this run are too long for the list: they are on its own page";
 
 const SPARK = { width: 56, height: 16 };
@@ -136,8 +135,7 @@ const SPARK = { width: 56, height: 16 };
 function metricIn(run, name) {
   const value = run.last_metrics?.[name];
   if (value === undefined) {
-    const isCut = Object.keys(run.last_metrics ?? {}).length >= KEYS_IN_LIST;
-    return isCut ? html`<span title=${TOO_MANY}>…</span>` : NOTHING;
+    return areCut(run.last_metrics) ? html`<span title=${TOO_MANY}>…</span>` : NOTHING;
   }
   return html`<span class="metric"><${Spark} id=${run.id} name=${name} /><span>${number(value)}</span></span>`;
 }

@@ -313,6 +313,7 @@ test("a restart shows the new attempt; attempts can be branches, each with its n
   await chart(page, "loss")
     .locator("[data-restart]", { hasText: "attempt 1 · rank 0 exited with code 1" })
     .waitFor();
+  await screenshot(page, "metrics-restart");
 
   await page.getByRole("group", { name: "Attempts" }).getByText("Each attempt").click();
   await until(async () => params(page).attempts === "all", "branches in the URL");
