@@ -4,11 +4,11 @@
 //   node benches/dashboard/live.mjs http://127.0.0.1:8420 [--runs 50] [--history 2000] [--seconds 120] [--only NAME]
 //
 // The head must run; give it a data directory of its own, for this registers live runs there, each with so
-// many points already, and reports a point for each run and second. The pages: `runs`, `metrics` (of one
-// run), `compare` (ten runs), `hidden` (the Runs page in a tab that nobody looks at, counted from 15 s after
-// it was hidden), `six` (six tabs of one browser: two of each page). One after the other, each in a browser
-// context of its own behind a proxy that counts (proxy.mjs). Another --history must not change the bytes a
-// minute: only those of the first load, which is not counted in them.
+// many points already, and reports a point for each run and second. The pages: `runs`, `metrics` and
+// `workers` (of one run), `compare` (ten runs), `hidden` (the Runs page in a tab that nobody looks at,
+// counted from 15 s after it was hidden), `six` (six tabs of one browser: two each of runs, metrics and compare). One after the
+// other, each in a browser context of its own behind a proxy that counts (proxy.mjs). Another --history must
+// not change the bytes a minute: only those of the first load, which is not counted in them.
 /** @import { Browser, BrowserContext, Page } from "playwright-core" */
 
 import { launch } from "../../tests/browser/e2e/browser.mjs";
@@ -149,10 +149,12 @@ async function watch(browser, name, paths, fed) {
 const sources = await Promise.all(Array.from({ length: asked.runs }, (_, i) => source(i)));
 const ids = sources.map(({ run }) => run.id);
 const metrics = `runs/${ids[0]}?tab=metrics`;
+const workers = `runs/${ids[0]}?tab=workers`;
 const compare = `compare?runs=${ids.slice(0, COMPARED).join(",")}`;
 const scenes = {
   runs: [""],
   metrics: [metrics],
+  workers: [workers],
   compare: [compare],
   hidden: [""],
   six: ["", metrics, compare, "", metrics, compare],

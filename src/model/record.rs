@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Attempt, Checkpoint, Phase, Refusal, RunStatus, WorkerStatus,
+    Attempt, Checkpoint, ControllerState, Phase, Refusal, RunStatus, WorkerStatus,
     attempt::Budget,
     run::{ActorStatus, Controller, Run},
 };
@@ -56,7 +56,10 @@ impl RunRecord {
     /// The ordinal of the attempt whose workers train, if they do.
     #[must_use]
     pub fn training(&self) -> Option<u32> {
-        (self.run.phase == Phase::Running).then(|| self.newest_attempt().map_or(0, |a| a.ordinal))
+        let state = self.run.controller_state;
+        let drains = matches!(state, Some(ControllerState::Preempting | ControllerState::ShuttingDown));
+        let trains = self.run.phase == Phase::Running && !drains;
+        trains.then(|| self.newest_attempt().map_or(0, |a| a.ordinal))
     }
 
     /// The live attempt; if there is one it is the newest.

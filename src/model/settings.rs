@@ -1,7 +1,7 @@
 //! What a run was started with, as it is kept: JSON as text. It is stored and shown as a whole at every change of the run,
 //! and only few look into it; as a tree it would be several times as large.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer, de::DeserializeOwned};
 use serde_json::{
@@ -20,7 +20,7 @@ impl Settings {
     /// When the text is no JSON object.
     pub fn parse(text: String) -> Result<Self, serde_json::Error> {
         let settings = Self(RawValue::from_string(text)?);
-        settings.members().map(drop)?;
+        members(&settings.0).map(drop)?;
         Ok(settings)
     }
 
@@ -33,7 +33,7 @@ impl Settings {
     /// One of them, if there is one that is of this shape.
     #[must_use]
     pub fn get<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
-        let members = self.members().ok()?;
+        let members = members(&self.0).ok()?;
         serde_json::from_str(members.get(name)?.get()).ok()
     }
 
@@ -42,7 +42,7 @@ impl Settings {
     #[must_use]
     pub fn at(&self, path: &str) -> Option<Value> {
         fn within(object: &RawValue, path: &str) -> Option<Value> {
-            let members: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(object.get()).ok()?;
+            let members = members(object).ok()?;
             if let Some(value) = members.get(path) {
                 let value: Value = serde_json::from_str(value.get()).ok()?;
                 if value.as_object().is_none_or(Map::is_empty) {
@@ -50,7 +50,7 @@ impl Settings {
                 }
             }
             members.iter().find_map(|(name, inner)| {
-                let rest = path.strip_prefix(name.as_ref())?.strip_prefix('/')?;
+                let rest = path.strip_prefix(name.as_str())?.strip_prefix('/')?;
                 inner.get().starts_with('{').then(|| within(inner, rest))?
             })
         }
@@ -62,10 +62,10 @@ impl Settings {
     pub fn to_map(&self) -> Map<String, Value> {
         serde_json::from_str(self.as_json()).unwrap_or_default()
     }
+}
 
-    fn members(&self) -> Result<BTreeMap<String, &RawValue>, serde_json::Error> {
-        serde_json::from_str(self.as_json())
-    }
+fn members(object: &RawValue) -> Result<BTreeMap<String, &RawValue>, serde_json::Error> {
+    serde_json::from_str(object.get())
 }
 
 impl From<Map<String, Value>> for Settings {

@@ -29,6 +29,8 @@ use crate::{
 
 /// Runs whose settings are read at once.
 const SETTINGS_AT_ONCE: usize = 1000;
+/// How often settings are read for one answer: runs may come meanwhile, and others ask for other settings.
+const SETTING_TRIES: u32 = 3;
 
 /// What the runs of a list carry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,22 +68,36 @@ impl StateHandle {
     /// When the store cannot be read, or the page token is of another order.
     pub async fn list(&self, query: &ListQuery, include: &Include) -> Result<Bytes, StateError> {
         self.reconcile_to_read().await?;
-        if let Some(key) = query.sort.setting() {
-            self.know_setting(key).await?;
-        }
         let plain = |entry: &Entry, json: &mut Vec<u8>| {
             json.extend_from_slice(entry.doc.as_ref().map_or(&[], |doc| &doc.json));
             Ok(())
         };
-        let (entries, tail, mark) = {
-            let index = self.shared.index.read();
-            let page = index.page(query, &self.shared.live)?;
-            let tail = self.tail(&page);
-            if include.is_plain() && page.entries.iter().all(|entry| entry.doc.is_some()) {
-                // Copied where they lie: to hold on to each of a hundred runs costs more than the copy.
-                return joined(&page.entries, &tail, plain);
-            }
-            (page.entries.into_iter().cloned().collect::<Vec<_>>(), tail, index.mark())
+        let mut tries = 0..SETTING_TRIES;
+        let (entries, tail, mark) = loop {
+            let (key, unknown) = {
+                let index = self.shared.index.read();
+                let unknown = query.sort.setting().map(|key| (key, index.without_setting(key)));
+                match unknown.filter(|(_, runs)| !runs.is_empty()) {
+                    Some(unknown) if tries.next().is_some() => unknown,
+                    Some((_, unknown)) if unknown.len() > SETTINGS_AT_ONCE => {
+                        return Err(StateError::Unavailable(
+                            "runs are ordered by too many settings at once".into(),
+                        ));
+                    }
+                    // Those that came this very moment stand behind the others.
+                    Some(_) | None => {
+                        let page = index.page(query, &self.shared.live)?;
+                        let tail = self.tail(&page);
+                        if include.is_plain() && page.entries.iter().all(|entry| entry.doc.is_some()) {
+                            // Copied where they lie: to hold on to each of a hundred runs costs more than the copy.
+                            return joined(&page.entries, &tail, plain);
+                        }
+                        let entries: Vec<Entry> = page.entries.into_iter().cloned().collect();
+                        break (entries, tail, index.mark());
+                    }
+                }
+            };
+            self.read_setting(key, &unknown).await?;
         };
         let entries = self.with_documents(entries, mark).await?;
         if include.is_plain() {
@@ -91,14 +107,14 @@ impl StateHandle {
         joined(&entries, &tail, |entry, json| extras.write(entry, json))
     }
 
-    /// Has what all runs have of a setting at hand, to order them by it.
-    async fn know_setting(&self, key: &str) -> Result<(), StateError> {
-        let unknown = self.shared.index.read().without_setting(key);
-        for runs in unknown.chunks(SETTINGS_AT_ONCE) {
+    /// Has what these runs have of a setting at hand, to order them by it.
+    async fn read_setting(&self, key: &str, runs: &[RunId]) -> Result<(), StateError> {
+        let mut all = Vec::with_capacity(runs.len());
+        for runs in runs.chunks(SETTINGS_AT_ONCE) {
             let mut stored = self.shared.reader.settings(runs).await?;
             let (runs, path) = (runs.to_vec(), key.to_owned());
             // Of many runs it is much to parse.
-            let values = blocking(move || {
+            let values: Vec<_> = blocking(move || {
                 let value = |id: RunId| {
                     let value = stored.remove(&id).and_then(|settings| settings.at(&path));
                     (id, value)
@@ -106,8 +122,9 @@ impl StateHandle {
                 runs.into_iter().map(value).collect()
             })
             .await?;
-            self.shared.index.write().learn_setting(key, values);
+            all.extend(values);
         }
+        self.shared.index.write().learn_setting(key, all);
         Ok(())
     }
 

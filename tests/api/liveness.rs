@@ -224,4 +224,6 @@ async fn only_what_trains_stalls_and_a_new_attempt_may_load() {
     head.clock.advance(11 * S);
     head.heartbeat(&run).await;
     assert_eq!(stalled().await, true);
+    head.say(&run, "state", json!({"state": "SHUTTING_DOWN"})).await;
+    assert_eq!(stalled().await, false, "its workers are done");
 }

@@ -1,12 +1,14 @@
 //! Values of settings, to order runs by them: read from disk for the keys that are asked for, and kept for the last few.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use serde_json::Value as Json;
 
 use super::{RunIndex, Slot, order::Value};
 use crate::base::RunId;
 
-/// Keys whose values are kept: some 3 MB each for 100,000 runs.
-const KEPT: usize = 4;
+/// Keys whose values are kept: 3 MB each for 100,000 runs with numbers, with texts up to 10 MB.
+const KEPT: usize = 8;
 
 /// What is known of one setting of all runs.
 #[derive(Debug)]
@@ -14,6 +16,8 @@ pub(super) struct Setting {
     key: Box<str>,
     /// By slot. None: not read yet, or no run stands there.
     known: Vec<Option<Option<Value>>>,
+    /// When it was last asked for, counted by what was asked.
+    used: AtomicU64,
 }
 
 impl Setting {
@@ -22,30 +26,39 @@ impl Setting {
     }
 }
 
-/// The settings that are kept, the one that was read first in front.
+/// The settings that are kept.
 #[derive(Debug, Default)]
-pub(super) struct Settings(Vec<Setting>);
+pub(super) struct Settings {
+    kept: Vec<Setting>,
+    asked: AtomicU64,
+}
 
 impl Settings {
     pub(super) fn get(&self, key: &str) -> Option<&Setting> {
-        self.0.iter().find(|setting| *setting.key == *key)
+        let setting = self.kept.iter().find(|setting| *setting.key == *key)?;
+        setting.used.store(self.asked.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        Some(setting)
     }
 
     /// Another run stands there, or the same one with other settings.
     pub(super) fn forget(&mut self, slot: Slot) {
-        for known in self.0.iter_mut().filter_map(|setting| setting.known.get_mut(slot)) {
+        for known in self.kept.iter_mut().filter_map(|setting| setting.known.get_mut(slot)) {
             *known = None;
         }
     }
 
     fn get_or_begin(&mut self, key: &str) -> Option<&mut Setting> {
         if self.get(key).is_none() {
-            if self.0.len() == KEPT {
-                self.0.remove(0);
+            let used = |at: &usize| self.kept.get(*at).map(|setting| setting.used.load(Ordering::Relaxed));
+            if self.kept.len() == KEPT
+                && let Some(longest_ago) = (0..KEPT).min_by_key(used)
+            {
+                self.kept.remove(longest_ago);
             }
-            self.0.push(Setting { key: key.into(), known: Vec::new() });
+            let used = AtomicU64::new(self.asked.fetch_add(1, Ordering::Relaxed));
+            self.kept.push(Setting { key: key.into(), known: Vec::new(), used });
         }
-        self.0.iter_mut().find(|setting| *setting.key == *key)
+        self.kept.iter_mut().find(|setting| *setting.key == *key)
     }
 }
 

@@ -314,12 +314,15 @@ proptest! {
 }
 
 #[test]
-fn the_settings_of_only_so_many_keys_are_kept() {
+fn the_settings_that_were_asked_for_last_are_kept() {
     let mut index = index_of((0..3).map(|i| run(i, 7, RunStatus::Finished)));
-    for key in ["a", "b", "c", "d", "e"] {
-        let values = index.without_setting(key).into_iter().map(|id| (id, Some(1.into()))).collect();
-        index.learn_setting(key, values);
+    for key in 0..8 {
+        let key = key.to_string();
+        let values = index.without_setting(&key).into_iter().map(|id| (id, Some(1.into()))).collect();
+        index.learn_setting(&key, values);
     }
+    assert_eq!(index.without_setting("0").len(), 0);
+    index.learn_setting("8", Vec::new());
     let unknown = |key| index.without_setting(key).len();
-    assert_eq!(["a", "b", "e"].map(unknown), [3, 0, 0]);
+    assert_eq!(["0", "1", "2", "7", "8"].map(unknown), [0, 3, 0, 0, 3]);
 }

@@ -2,11 +2,11 @@
 // files carry no times of their own: a line without one belongs to the line before it. Pure.
 /** @import { Row } from "./terminal.js" */
 
-/** `time`: of the line itself; null: it has none. @typedef {Row & { rank: number, time: number | null }} RankLine */
+/** `time`: of the line itself; null: it has none; `dayless`: its day was found out. @typedef {Row & { rank: number, time: number | null, dayless?: boolean }} RankLine */
 /** `whole`: the log is held from its first byte on. @typedef {{ rank: number, whole: boolean, lines: RankLine[] }} RankPart */
 
 /** @param {RankPart} part */
-export const firstTime = (part) => part.lines.find((l) => l.time !== null)?.time ?? null;
+const firstTime = (part) => part.lines.find((l) => l.time !== null)?.time ?? null;
 
 /** Does any line have a time? Without any there is no order but that of the ranks. @param {RankPart[]} parts */
 export const haveTimes = (parts) => parts.some((p) => firstTime(p) !== null);

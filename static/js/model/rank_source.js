@@ -1,19 +1,19 @@
 // One rank's part of a list that several ranks share: its bytes become lines that know their rank and, if a
 // logger wrote one, their time. Pure; reading is elsewhere.
-/** @import { RankLine, RankPart } from "./interleave.js" */
+/** @import { RankPart } from "./interleave.js" */
 /** @import { LogRow, Piece } from "./log_window.js" */
 /** @import { Row } from "./terminal.js" */
 
-import { firstTime } from "./interleave.js";
 import { timeOf } from "./log_time.js";
 import { Terminal } from "./terminal.js";
 
 const HALF_DAY_MS = 43_200_000;
 const DAY_MS = 2 * HALF_DAY_MS;
+const HOUR_MS = 3_600_000;
 
 /**
- * `start` and `end`: which bytes have been taken; `day_ms`: of which day times without one are; `dayless`:
- * there are such times.
+ * `start` and `end`: which bytes have been taken; `day_ms`: of which day times without one are; `dayless`: its
+ * last time has none.
  * @typedef {RankPart & { start: number, end: number, terminal: Terminal, last_ms: number, day_ms: number, dayless: boolean }} RankSource
  */
 
@@ -61,7 +61,7 @@ export function take(source, { offset, bytes }) {
 /** The lines that became whole since the last time. @param {RankSource} source */
 export function drain(source) {
   const { done } = source.terminal;
-  const lines = done.map((row) => ({ ...row, rank: source.rank, time: timeIn(source, row) }));
+  const lines = done.map((row) => ({ ...row, rank: source.rank, ...timeIn(source, row) }));
   source.terminal.done = [];
   for (const line of lines) source.lines.push(line);
   return lines;
@@ -69,42 +69,51 @@ export function drain(source) {
 
 /** Times of the day that go back by much have passed midnight. @param {RankSource} source @param {Row} row */
 function timeIn(source, { spans }) {
-  const time = timeOf(spans, source.day_ms);
-  if (time === null) return null;
-  const later = timeOf(spans, source.day_ms + DAY_MS);
-  const isDayless = later !== null && later !== time;
-  source.dayless ||= isDayless;
-  if (!isDayless || source.last_ms - time < HALF_DAY_MS) return (source.last_ms = time);
-  source.day_ms += DAY_MS;
-  return (source.last_ms = later);
+  let time = timeOf(spans, source.day_ms);
+  if (time === null) return { time, dayless: false };
+  const dayless = timeOf(spans, source.day_ms + DAY_MS) === time + DAY_MS;
+  if (!dayless) source.day_ms = time;
+  else if (source.last_ms - time >= HALF_DAY_MS) {
+    source.day_ms += DAY_MS;
+    time += DAY_MS;
+  }
+  source.last_ms = time;
+  source.dayless = dayless;
+  return { time, dayless };
 }
 
+/** @param {RankSource} source */
+const firstOf = (source) => source.lines.find((line) => line.time !== null);
+
 /**
- * Of a part of a log whose times have no day it is not known how many midnights lie before it. Logs that
- * are held from their beginnings began together, and the parts of others end together.
+ * Of a part of a log whose times have no day it is not known how many midnights lie before it: such parts end
+ * together. Logs that are held from their beginnings began together, also about midnight.
  * @param {RankSource[]} sources
  */
 export function alignDays(sources) {
-  const timed = sources.filter((s) => firstTime(s) !== null);
-  const first = Math.max(...timed.filter((s) => s.whole).map((s) => firstTime(s) ?? 0));
-  for (const s of timed.filter((s) => s.whole)) shift(s, daysTo(first - (firstTime(s) ?? 0)));
-  const last = Math.max(...timed.map((s) => s.last_ms));
-  for (const s of timed.filter((s) => !s.whole)) shift(s, daysTo(last - s.last_ms));
+  const wholes = sources.filter((s) => s.whole && firstOf(s)?.dayless);
+  const first = Math.max(...wholes.map((s) => firstOf(s)?.time ?? 0));
+  for (const s of wholes) {
+    const apart = first - (firstOf(s)?.time ?? 0);
+    // A rank may have been silent for hours before it wrote anything: then it is of the day that it is of.
+    if (Math.abs(apart - daysIn(apart)) < HOUR_MS) shift(s, daysIn(apart));
+  }
+  const last = Math.max(...sources.filter(firstOf).map((s) => s.last_ms));
+  for (const s of sources) if (!s.whole && s.dayless) shift(s, daysIn(last - s.last_ms));
 }
 
 /** An earlier part of the same log ends where the other one begins. @param {RankSource} before @param {RankSource} source */
 export function joinDays(before, source) {
-  const next = firstTime(source);
-  if (next !== null && firstTime(before) !== null) shift(before, daysTo(next - before.last_ms));
+  const next = firstOf(source)?.time ?? null;
+  if (next !== null && before.dayless) shift(before, daysIn(next - before.last_ms));
 }
 
-/** Whole days, as milliseconds, that bring two times to within half a day. @param {number} ms */
-const daysTo = (ms) => Math.round(ms / DAY_MS) * DAY_MS;
+/** The whole days in a stretch of time, rounded, as milliseconds. @param {number} ms */
+const daysIn = (ms) => Math.round(ms / DAY_MS) * DAY_MS;
 
 /** @param {RankSource} source @param {number} by */
 function shift(source, by) {
-  if (!source.dayless || by === 0) return;
   source.day_ms += by;
   source.last_ms += by;
-  for (const line of /** @type {RankLine[]} */ (source.lines)) if (line.time !== null) line.time += by;
+  for (const line of source.lines) if (line.dayless && line.time !== null) line.time += by;
 }

@@ -4,6 +4,7 @@
 /** @import { MetricTick, RunChange, TrainRun } from "../types.js" */
 /** @import { RunsView } from "./view.js" */
 
+import { isTraining } from "./status.js";
 import { NEWEST_FIRST } from "./view.js";
 
 /** @typedef {TrainRun & { rate: number | null, measured: { step: number, time_ms: number } | null }} Row */
@@ -18,7 +19,7 @@ export function toRow(run) {
 }
 
 /** A run that stands still has no rate, whatever it had before. @param {TrainRun} run */
-const isStepping = (run) => run.phase === "RUNNING" && !run.evidence?.progress.stalled;
+const isStepping = (run) => isTraining(run) && !run.evidence?.progress.stalled;
 
 /** @param {{ last_step: number | null, last_report_ms: number | null } | undefined} p */
 function measurement(p) {
@@ -103,13 +104,14 @@ export function applyChange({ rows, complete }, change, view) {
   return complete ? [...rows, toRow(change)] : rows;
 }
 
+/** What is too long for a list is null in a change, and not gone. @param {RunChange} change @returns {Partial<RunChange>} */
+export const told = (change) =>
+  Object.fromEntries(Object.entries(change).filter(([name]) => !change.omitted.includes(name)));
+
 /** @param {Row} row @param {RunChange} change @returns {Row} */
 function merge(row, change) {
-  const { progress, ...run } = change;
-  // What is too long for a list is null in a change, and not gone.
-  const said = Object.entries(run).filter(([name]) => !run.omitted.includes(name));
-  /** @type {Row} */
-  const merged = { ...row, ...Object.fromEntries(said) };
+  const { progress, ...said } = told(change);
+  const merged = { ...row, ...said };
   if (!isStepping(merged)) merged.rate = null;
   return progress ? withProgress(merged, progress) : merged;
 }
@@ -123,7 +125,7 @@ function withProgress(row, progress) {
   next.last_report_ms = progress.last_report_ms ?? old.last_report_ms;
   // No step of the attempt that runs: it may still load.
   next.last_advance_ms = progress.last_advance_ms;
-  if (next.last_advance_ms !== old.last_advance_ms || row.phase !== "RUNNING")
+  if (next.last_advance_ms !== old.last_advance_ms || !isTraining(row))
     Object.assign(next, { stalled: false, stalled_since_ms: null });
   return { ...row, evidence: { ...row.evidence, progress: next } };
 }

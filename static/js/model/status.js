@@ -16,8 +16,14 @@ export const word = (s) => s.charAt(0).toUpperCase() + s.slice(1).toLowerCase().
 /** Does the run still go on? @param {TrainRun} run */
 export const isLive = (run) => run.run_status === "STARTED";
 
-/** Only what is running can stand still. @param {TrainRun} run */
-const isStalled = (run) => run.phase === "RUNNING" && run.evidence?.progress.stalled === true;
+/** Controller states in which the run is still going on and no step is to be expected. */
+const DRAINS = ["PREEMPTING", "SHUTTING_DOWN"];
+
+/** Do its workers train? @param {TrainRun} run */
+export const isTraining = (run) => run.phase === "RUNNING" && !DRAINS.includes(run.controller_state ?? "");
+
+/** Only what trains can stand still. @param {TrainRun} run */
+const isStalled = (run) => isTraining(run) && run.evidence?.progress.stalled === true;
 
 /** @param {TrainRun} run @returns {Mark} */
 export function mark(run) {

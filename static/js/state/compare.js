@@ -4,6 +4,7 @@
 /** @import { Evidence, FullRun, MetricTick, RunChange } from "../types.js" */
 
 import { signal } from "@preact/signals";
+import { told } from "../model/run_list.js";
 import { isLive } from "../model/status.js";
 import { ApiError, errorText, getEvidence, getRun } from "../server/api.js";
 import { connection, listen, listening } from "../server/events.js";
@@ -36,6 +37,9 @@ export function openCompare() {
   const due = new Set();
   /** @type {string[]} */
   let shown = [];
+  /** How often each was had whole. @type {Map<string, number>} */
+  const loads = new Map();
+  let looking = false;
 
   const put = perFrame((/** @type {[string, Entry][]} */ news) => {
     if (!closing.signal.aborted) entries.value = new Map([...entries.peek(), ...news]);
@@ -46,6 +50,7 @@ export function openCompare() {
     try {
       const run = await getRun(id, closing.signal);
       setServerTime(run.server_time_ms);
+      loads.set(id, (loads.get(id) ?? 0) + 1);
       put([id, { run, error: "", missing: false }]);
     } catch (e) {
       if (closing.signal.aborted) return;
@@ -78,10 +83,12 @@ export function openCompare() {
 
   /** @param {string} id */
   const look = async (id) => {
+    const before = loads.get(id);
     try {
       const { evidence, server_time_ms } = await getEvidence(id, closing.signal);
       setServerTime(server_time_ms);
-      absorbEvidence([id, evidence]);
+      // It may be older than the whole that came meanwhile.
+      if (loads.get(id) === before) absorbEvidence([id, evidence]);
     } catch {
       if (!closing.signal.aborted) again([id]);
     }
@@ -126,13 +133,13 @@ export function openCompare() {
     const of = (/** @type {string} */ id) => entries.peek().get(id);
     // What could not be had is asked for whole.
     again(shown.filter((id) => !of(id)?.missing && (!of(id)?.run || of(id)?.error)));
-    void eachOf(
-      shown.filter((id) => {
-        const entry = of(id);
-        return entry?.run && !entry.error && isLive(entry.run);
-      }),
-      look,
-    );
+    if (looking) return;
+    looking = true;
+    const live = shown.filter((id) => {
+      const entry = of(id);
+      return entry?.run && !entry.error && isLive(entry.run);
+    });
+    void eachOf(live, look).finally(() => (looking = false));
   }, EVIDENCE_EVERY_MS);
 
   return {
@@ -152,8 +159,9 @@ export function openCompare() {
 }
 
 /** @param {FullRun} run @param {RunChange} change @returns {FullRun} */
-function changed(run, { progress: _, ...change }) {
-  return { ...run, ...change, settings: change.settings ?? run.settings, evidence: run.evidence };
+function changed(run, change) {
+  const { progress: _, ...said } = told(change);
+  return /** @type {FullRun} */ ({ ...run, ...said, evidence: run.evidence });
 }
 
 /** @param {FullRun} run @param {MetricTick} tick @returns {FullRun} */

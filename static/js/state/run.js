@@ -27,6 +27,7 @@ export function openRun(id) {
   const closing = new AbortController();
   /** Counts what was asked for whole. */
   let loads = 0;
+  let looking = false;
 
   /** @param {FullRun} full */
   const accept = (full) => {
@@ -52,6 +53,8 @@ export function openRun(id) {
   }, 300);
 
   const look = async () => {
+    if (looking) return;
+    looking = true;
     const before = loads;
     try {
       const { evidence, server_time_ms } = await getEvidence(id, closing.signal);
@@ -62,6 +65,7 @@ export function openRun(id) {
     } catch (e) {
       if (!closing.signal.aborted) error.value = problemOf(e);
     }
+    looking = false;
   };
 
   const stopListening = listen({

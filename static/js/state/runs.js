@@ -152,7 +152,8 @@ const recount = throttled(async () => {
   uncounted = !shown;
   if (!view || !shown) return;
   try {
-    const { counts, total_size: total } = await listRuns(view, { page_size: 1 });
+    // They are the same in any order, and this one costs least.
+    const { counts, total_size: total } = await listRuns({ ...view, sort: NEWEST_FIRST }, { page_size: 1 });
     if (list.peek().view === view) list.value = { ...list.peek(), counts, total };
   } catch {
     // The next change counts again, and a lost head is shown by the connection.
@@ -206,10 +207,12 @@ function absorb(items) {
       rows = applyChange({ rows, complete: token === null }, item.run, view);
       // Of a run that is not loaded it is not known what changed, but for one that is new or stands otherwise.
       const news = known ? known !== standing : item.run.start_time_ms > loadedAt;
-      if (!before && news && matches(item.run, view)) displaced.add(id);
+      if (ordered && !before && news && matches(item.run, view)) displaced.add(id);
     }
-    const after = ordered && before && rows.find((r) => r.id === id);
-    if (after && placeOf(before, view.sort) !== placeOf(after, view.sort)) displaced.add(id);
+    if (!ordered || !before) continue;
+    const after = rows.find((r) => r.id === id);
+    if (!after) displaced.delete(id);
+    else if (placeOf(before, view.sort) !== placeOf(after, view.sort)) displaced.add(id);
   }
   const unsorted = ordered ? displaced.size : 0;
   list.value = { ...list.peek(), rows, unsorted, metrics: usualMetrics(rows, metrics) };

@@ -63,7 +63,8 @@ const load = throttled(async () => {
       if (isNotThere(e)) {
         // One that was deleted for good is no reason to have none of the others.
         many = runs.length > 1 ? Math.ceil(runs.length / 2) : RUNS_A_REQUEST;
-        if (runs.length > 1) for (const [run, of] of asked) wanted.set(run, of);
+        if (runs.length > 1)
+          for (const [run, of] of asked) wanted.set(run, new Set([...of, ...(wanted.get(run) ?? [])]));
         continue;
       }
       // A list without small curves is still a list: they are asked for again in a while.

@@ -36,6 +36,9 @@ export function AllLogs({ view, run, attempt, ranks, left, growing, late, choice
     [run.id, attempt],
   );
   useEffect(() => log.look(), [growing]);
+  useEffect(() => {
+    if (pinned && growing && view.attempt !== null) adjust({ ...view, attempt: null });
+  }, []);
   const version = log.version.value;
   const state = log.state.value;
   const timed = log.timed.value;

@@ -16,7 +16,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { DASHES } from "../model/color.js";
 import { curve, isSeen, rangeOfY } from "../model/curve.js";
 import { cleanZoom, panBy, zoomBy } from "../model/zoom.js";
-import { MOST_READINGS, Notes, Reading, Readings, spoken } from "./chart_reading.js";
+import { MOST_READINGS, RESTART_LINES, Notes, Reading, Readings, spoken } from "./chart_reading.js";
 import { html } from "./html.js";
 import { palette } from "./palette.js";
 import { makePlot } from "./plot.js";
@@ -141,6 +141,7 @@ export function Chart({ name, curves, view, range, onZoom, buttons }) {
   </div>`;
 }
 
-/** For the readings of so many curves. @param {HTMLElement} element @param {number} curves */
+/** For the readings of so many curves, and why an attempt began. @param {HTMLElement} element @param {number} curves */
 const hasRoomBelow = (element, curves) =>
-  element.getBoundingClientRect().bottom + 16 + 20 * Math.min(curves, MOST_READINGS + 1) < innerHeight;
+  element.getBoundingClientRect().bottom + 16 + 20 * (Math.min(curves, MOST_READINGS + 1) + RESTART_LINES) <
+  innerHeight;

@@ -14,6 +14,8 @@ import { Swatch } from "./swatch.js";
 
 /** Of many curves, those that are listed under the crosshair. */
 export const MOST_READINGS = 10;
+/** So many lines has the reason of a restart at the most (css/chart.css). */
+export const RESTART_LINES = 6;
 /** How near the crosshair is to a restart to name it, as a part of the width. */
 const NEAR = 0.012;
 

@@ -36,12 +36,12 @@ function walk(by) {
   const row = document.activeElement?.closest("tr");
   const at = links.findIndex((l) => row?.contains(l));
   // Of a long list only a part is in the page, and it may begin above what is in sight, or below the head.
-  const seen = links.filter((l) => {
-    const { top, bottom } = l.getBoundingClientRect();
+  const isBelowHead = (/** @type {Element} */ l) => {
     const head = l.closest("table")?.tHead?.getBoundingClientRect().bottom ?? 0;
-    return top >= Math.max(0, head) && bottom <= innerHeight;
-  });
-  const next = at < 0 ? links.indexOf(seen[by > 0 ? 0 : seen.length - 1]) : at + by;
+    return l.getBoundingClientRect().top >= Math.max(0, head);
+  };
+  const isAboveFoot = (/** @type {Element} */ l) => l.getBoundingClientRect().bottom <= innerHeight;
+  const next = at >= 0 ? at + by : by > 0 ? links.findIndex(isBelowHead) : links.findLastIndex(isAboveFoot);
   const link = /** @type {HTMLElement | undefined} */ (links[next]);
   link?.focus({ preventScroll: true });
   link?.closest("tr")?.scrollIntoView({ block: "nearest" });

@@ -49,7 +49,7 @@ export function LogsTab({ view, run }) {
       files.list.filter((f) => f.attempt === to),
     );
     const rank = view.rank === "all" || all.includes(view.rank) ? view.rank : 0;
-    adjust({ ...view, attempt: to, rank, at: null });
+    adjust({ ...view, attempt: to === newest ? null : to, rank, at: null });
   };
   const choices = html`<${Choice}
       label="Attempt"

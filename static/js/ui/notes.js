@@ -32,7 +32,7 @@ export function Notes({ run }) {
   if (draft !== null) {
     return html`<section>
       <h2>Notes</h2>
-      ${draft.from !== notes && html`<p class="problem" role="alert">These notes were changed elsewhere meanwhile. What is saved here takes the place of:</p><${Markdown} text=${notes} />`}
+      ${draft.from !== notes && draft.text !== notes && html`<p class="problem" role="alert">These notes were changed elsewhere meanwhile. What is saved here takes the place of:</p><${Markdown} text=${notes} />`}
       <${Editor} id=${run.id} text=${draft.text} setText=${(/** @type {string} */ text) => write({ ...draft, text })} done=${done} />
     </section>`;
   }

@@ -39,6 +39,9 @@ export function RankLog({ view, run, attempt, rank, growing, late, choices }) {
     [url],
   );
   useEffect(() => log.look(), [growing]);
+  useEffect(() => {
+    if (pinned && growing && view.attempt !== null) adjust({ ...view, attempt: null });
+  }, []);
   const size = log.size.value;
   const search = useSearch(url, view.find, size);
   const { matches, done, searched } = search.found;
@@ -65,6 +68,7 @@ export function RankLog({ view, run, attempt, rank, growing, late, choices }) {
   const pin = (on) => {
     latest.current.pinned = on;
     setPinned(on);
+    if (on) shownAt.current = null;
     const now = latest.current.view;
     const kept = !growing ? now.attempt : on ? null : attempt;
     const at = on ? null : now.at;
@@ -72,7 +76,6 @@ export function RankLog({ view, run, attempt, rank, growing, late, choices }) {
   };
   /** @param {boolean} on */
   const follow = (on) => {
-    shownAt.current = null;
     pin(on);
     if (on) void log.toEnd();
   };

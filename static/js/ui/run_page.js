@@ -42,12 +42,14 @@ export function RunPage({ view }) {
     </main>`;
   }
   if (!run) return html`<main class="run" aria-busy="true"><p class="quiet run-head">Loading…</p></main>`;
+  // Who looks at the newest attempt goes on with the next one.
+  const attempt = view.attempt === run.num_attempts - 1 ? null : view.attempt;
   return html`<main class="run">
     <${Header} run=${run} />
     <nav class="tabs" aria-label="Parts of this run">
       ${TABS.map(
         (tab) =>
-          html`<a key=${tab} href=${formatView({ ...view, tab, q: "" })} aria-current=${tab === view.tab ? "page" : undefined}
+          html`<a key=${tab} href=${formatView({ ...view, tab, attempt, q: "" })} aria-current=${tab === view.tab ? "page" : undefined}
             >${word(tab)}</a
           >`,
       )}

@@ -31,7 +31,12 @@ export function Rank({ line, known, live, now, id, attempt }) {
 /** @param {{ line: Line, known: boolean, live: boolean, now: boolean, id: string, attempt: number }} props */
 function Cells({ line: { worker, cause, progress, lag, stat }, known, live, now, id, attempt }) {
   const step = progress?.last_step ?? null;
-  const log = formatView({ ...runView(id), tab: "logs", attempt, rank: worker.world_rank });
+  const log = formatView({
+    ...runView(id),
+    tab: "logs",
+    attempt: now ? null : attempt,
+    rank: worker.world_rank,
+  });
   return html`<tr>
     <td class="num">${worker.world_rank}</td>
     <td><${Mark} ...${workerMark(worker, { taken: cause !== null })} /></td>

@@ -51,6 +51,42 @@ test("who has scrolled far stays there when the head comes back", async () => {
   await page.close();
 });
 
+test("a long list that is loaded anew has each run once, also those that came meanwhile", async () => {
+  const register = async (/** @type {number} */ from, /** @type {number} */ to) => {
+    for (let i = from; i < to; i += 50)
+      await Promise.all(Array.from({ length: 50 }, (_, n) => head.register({ name: `deep-${i + n}` })));
+  };
+  await register(0, 1250);
+  const { page } = await open();
+  await page.goto(`${head.url}?q=deep-`);
+  const frame = page.locator(".table-frame");
+  const foot = page.locator(".more");
+  const toEnd = (/** @type {string} */ text) =>
+    until(async () => {
+      await frame.evaluate((e) => e.scrollTo(0, 1e6));
+      return (await foot.innerText()).trim() === text;
+    }, text);
+  await toEnd("1\u202f250 runs");
+  await head.stop();
+  await page.getByText("Not connected").waitFor();
+  await head.start();
+  await register(1250, 1300);
+  await page.getByText("Live", { exact: true }).waitFor();
+  await toEnd("1\u202f300 runs");
+  /** @type {Set<string | null>} */
+  const seen = new Set();
+  await frame.evaluate((e) => e.scrollTo(0, 0));
+  await page.mouse.move(700, 500);
+  await until(async () => {
+    const rows = page.locator("tr[data-run]");
+    const ids = await rows.evaluateAll((all) => all.map((r) => r.getAttribute("data-run")));
+    ids.forEach((id) => seen.add(id));
+    await page.mouse.wheel(0, 600);
+    return seen.size === 1300;
+  }, "each of them");
+  await page.close();
+});
+
 test("a run page heals too", async () => {
   const run = await head.register({ name: "trains-on" });
   await run.run(1);

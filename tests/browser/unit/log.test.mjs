@@ -299,4 +299,14 @@ test("times without a day that were read from the middle of logs are of the day 
   const d = read(3, "00:00:30 d1\n", 0);
   alignDays([c, d]);
   assert.deepEqual(texts(interleave([c, d])), ["23:59:00 c1", "00:00:30 d1"]);
+  // One that was silent for most of a day is of that day.
+  const e = read(4, "09:00:00 e1\n23:29:00 e2\n", 0);
+  const f = read(5, "23:30:05 f1\n", 0);
+  alignDays([e, f]);
+  assert.deepEqual(texts(interleave([e, f])), ["09:00:00 e1", "23:29:00 e2", "23:30:05 f1"]);
+  // What has a day keeps it, and lends it to what comes after.
+  const g = read(6, "x\n2026-01-05 10:00:00 g1\n10:01:00 g2\n", 5000);
+  const h = read(7, "x\n2026-01-05 10:00:30 h1\n", 5000);
+  alignDays([g, h]);
+  assert.deepEqual(texts(interleave([g, h])), ["2026-01-05 10:00:30 h1", "10:01:00 g2"]);
 });
