@@ -8,6 +8,7 @@
 // tests find it, and playwright-core is theirs: `npm ci` in tests/browser first. Each load is a cold one: a
 // new context, with an empty cache. Use a release build on an idle machine.
 //
+// - The peer: a page that does only what cannot be left out (peer.mjs), loaded after each load of the real one.
 // - First paint and first contentful paint: the browser's own (Paint Timing).
 // - Interactive: the first rows are in the page, the search box is there, and a frame with both has been
 //   drawn, after which the main thread was free to take a key.
@@ -21,10 +22,13 @@
 
 import { launch } from "../../tests/browser/e2e/browser.mjs";
 import { cold, load, search } from "./load.mjs";
+import { peer } from "./peer.mjs";
 import { CountingProxy } from "./proxy.mjs";
 import { kB, options, quantile, spread, table } from "./report.mjs";
 import { scroll } from "./scroll.mjs";
 
+const LOAD = ["answered", "paint", "contentful", "rows", "interactive"];
+const TASKS = ["longTasks", "longest"];
 const SPEEDS = [1_000, 3_000, 6_000];
 const asked = options({ rounds: 5, "scroll-ms": 3_000 });
 
@@ -37,17 +41,25 @@ try {
   /** @type {Record<string, number>[]} */
   const loads = [];
   const searches = [];
+  /** @type {Record<string, number>[]} */
+  const peers = [];
+  const bare = await peer(asked.url);
   for (let i = 0; i < asked.rounds; i++) {
     const { context, page } = await cold(browser, asked.url);
     loads.push(await load(page));
     searches.push(await search(page));
     await context.close();
+    const beside = await cold(browser, bare.url);
+    peers.push(await load(beside.page));
+    await beside.context.close();
   }
+  bare.close();
   console.log(
     `\nThe Runs page with ${total_size} runs, ${asked.rounds} cold loads; ms, median (least–greatest):\n`,
   );
   table(
     [
+      "",
       "head answers",
       "first paint",
       "first contentful paint",
@@ -59,10 +71,24 @@ try {
     ],
     [
       [
-        ...["answered", "paint", "contentful", "rows", "interactive"].map((n) => spread(of(loads, n))),
+        "the page",
+        ...LOAD.map((n) => spread(of(loads, n))),
         spread(searches),
-        spread(of(loads, "longTasks")),
-        spread(of(loads, "longest")),
+        ...TASKS.map((n) => spread(of(loads, n))),
+      ],
+      ["the peer", ...LOAD.map((n) => spread(of(peers, n))), "", ...TASKS.map((n) => spread(of(peers, n)))],
+      [
+        "ratio of each load",
+        "",
+        ...LOAD.slice(1).map((n) =>
+          spread(
+            of(loads, n).map((ms, i) => ms / of(peers, n)[i]),
+            2,
+          ),
+        ),
+        "",
+        "",
+        "",
       ],
     ],
   );
