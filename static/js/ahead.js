@@ -92,6 +92,7 @@ const LOGS = [
   "ui/log_bar",
   "ui/log_find",
   "ui/log_pane",
+  "ui/log_pin",
   "ui/logs_tab",
   "ui/rank_log",
 ];

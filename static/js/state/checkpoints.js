@@ -6,7 +6,7 @@ import { signal } from "@preact/signals";
 import { errorText, listCheckpoints, pinCheckpoint } from "../server/api.js";
 import { listen, listening } from "../server/events.js";
 import { throttled } from "./frame.js";
-import { isFinal, openRetry } from "./retry.js";
+import { openFailing } from "./retry.js";
 import { say } from "./toasts.js";
 
 /** @param {string} id */
@@ -27,12 +27,10 @@ export function openCheckpoints(id) {
       page.value = all;
       error.value = null;
     } catch (e) {
-      if (closing.signal.aborted) return;
-      error.value = errorText(e);
-      if (!isFinal(e)) retry();
+      failed(e);
     }
   }, 300);
-  const retry = openRetry(load, closing.signal);
+  const failed = openFailing(closing.signal, (text) => (error.value = text), load);
 
   const stopListening = listen({
     trail: (event) => event.run_id === id && event.kind === "checkpoint" && load(),

@@ -2,10 +2,9 @@
 // Of a log that grows, what came since is looked at too. It knows nothing of what is shown.
 
 import { signal } from "@preact/signals";
-import { errorText } from "../server/api.js";
 import { searchLog } from "../server/logs.js";
 import { inTurn } from "./in_turn.js";
-import { isFinal, openRetry } from "./retry.js";
+import { openFailing } from "./retry.js";
 
 /** @typedef {{ offset: number, text: string }} Match */
 /** `matches`: where they are; `next`: from where on it is searched next. @typedef {{ matches: number[], searched: number, next: number, size: number, done: boolean, full: boolean }} Found */
@@ -46,14 +45,16 @@ export function openSearch(url, what) {
         if (done) break;
       }
     } catch (e) {
-      if (closing.signal.aborted) return;
-      error.value = errorText(e);
-      if (!isFinal(e)) retry();
+      failed(e);
     }
     busy = false;
   };
 
-  const retry = openRetry(() => void goOn(), closing.signal);
+  const failed = openFailing(
+    closing.signal,
+    (text) => (error.value = text),
+    () => void goOn(),
+  );
 
   void goOn();
   return {

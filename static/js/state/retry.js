@@ -30,6 +30,19 @@ export function openRetry(work, closing) {
 }
 
 /**
+ * What is to be done about a failure of `work`: it is said, and tried again unless the answer would be the same.
+ * @param {AbortSignal} closing @param {(text: string) => void} say @param {() => void} work
+ */
+export function openFailing(closing, say, work) {
+  const retry = openRetry(work, closing);
+  return (/** @type {unknown} */ e) => {
+    if (closing.aborted) return;
+    say(errorText(e));
+    if (!isFinal(e)) retry();
+  };
+}
+
+/**
  * Work of several kinds, with one place for what went wrong: a kind that has nothing to ask says nothing
  * of the others. Whatever failed, `again` is to try all of it.
  * @param {{ value: string | null }} error @param {AbortSignal} closing @param {() => void} again

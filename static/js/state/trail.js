@@ -3,10 +3,10 @@
 /** @import { TrailEvent } from "../types.js" */
 
 import { signal } from "@preact/signals";
-import { errorText, listEvents } from "../server/api.js";
+import { listEvents } from "../server/api.js";
 import { listen, listening } from "../server/events.js";
 import { perFrame } from "./frame.js";
-import { isFinal, openRetry } from "./retry.js";
+import { openFailing } from "./retry.js";
 
 /** @typedef {{ events: TrailEvent[], token: string | null, loaded: boolean }} Trail */
 
@@ -41,15 +41,17 @@ export function openTrail(id) {
       append(page.events, page.next_page_token);
       error.value = null;
     } catch (e) {
-      if (closing.signal.aborted) return;
-      error.value = errorText(e);
-      if (!isFinal(e)) retry();
+      failed(e);
     } finally {
       busy = false;
     }
   };
 
-  const retry = openRetry(() => void loadMore(), closing.signal);
+  const failed = openFailing(
+    closing.signal,
+    (text) => (error.value = text),
+    () => void loadMore(),
+  );
 
   const happened = perFrame((/** @type {TrailEvent[]} */ events) => {
     const { loaded, token } = trail.peek();

@@ -4,11 +4,11 @@
 /** @import { RankSeries } from "../model/straggle.js" */
 
 import { signal } from "@preact/signals";
-import { errorText, getEvidence } from "../server/api.js";
+import { getEvidence } from "../server/api.js";
 import { listen } from "../server/events.js";
 import { getSeries, listMetrics } from "../server/series.js";
 import { throttled } from "./frame.js";
-import { isFinal, openRetry } from "./retry.js";
+import { openFailing } from "./retry.js";
 
 const STATS_EVERY_MS = 2000;
 const STEPS_EVERY_MS = 5000;
@@ -67,12 +67,10 @@ export function openSteps(id, attempt) {
       steps.value = { key, series };
       error.value = null;
     } catch (e) {
-      if (closing.signal.aborted) return;
-      error.value = errorText(e);
-      if (!isFinal(e)) retry();
+      failed(e);
     }
   }, STEPS_EVERY_MS);
-  const retry = openRetry(load, closing.signal);
+  const failed = openFailing(closing.signal, (text) => (error.value = text), load);
 
   /** @param {string[]} keys @param {number} max_points */
   const seriesOf = async (keys, max_points) => {

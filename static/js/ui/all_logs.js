@@ -22,35 +22,24 @@ import { html } from "./html.js";
 import { LogBar } from "./log_bar.js";
 import { FindBox, Matches } from "./log_find.js";
 import { LogPane } from "./log_pane.js";
+import { usePin } from "./log_pin.js";
 import { useSearch } from "./rank_log.js";
 
 /** @param {{ view: RunView, run: RunState, attempt: number, ranks: number[], left: string, growing: boolean, late: () => boolean, choices: VNode }} props `left`: which ranks are not shown */
 export function AllLogs({ view, run, attempt, ranks, left, growing, late, choices }) {
-  const [pinned, setPinned] = useState(true);
+  const { pinned, pin, latest } = usePin(true, { view, attempt, growing });
   const [current, setCurrent] = useState(-1);
-  const latest = useRef({ growing, view });
-  latest.current = { growing, view };
   const day_ms = run.attempts.find((a) => a.ordinal === attempt)?.start_time_ms ?? run.start_time_ms;
   const log = useOpened(
     () => openAllLogs(run.id, attempt, ranks, { growing: () => latest.current.growing, late, day_ms }),
     [run.id, attempt],
   );
   useEffect(() => log.look(), [growing]);
-  useEffect(() => {
-    if (pinned && growing && view.attempt !== null) adjust({ ...view, attempt: null });
-  }, []);
   const version = log.version.value;
   const state = log.state.value;
   const timed = log.timed.value;
   const found = useMemo(() => heldHits(log, view.find), [version, view.find]);
 
-  /** Who follows the newest attempt goes on with the next one, and who reads in it stays. @param {boolean} on */
-  const pin = (on) => {
-    setPinned(on);
-    const now = latest.current.view;
-    const kept = !growing ? now.attempt : on ? null : attempt;
-    if (kept !== now.attempt) adjust({ ...now, attempt: kept });
-  };
   /** @param {number} line */
   const lookAt = (line) => {
     pin(false);

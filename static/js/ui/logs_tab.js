@@ -7,11 +7,10 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { integer } from "../model/format.js";
 import { isLive } from "../model/status.js";
-import { errorText } from "../server/api.js";
 import { listLogs } from "../server/logs.js";
 import { now } from "../state/clock.js";
 import { MOST_RANKS } from "../state/log_all.js";
-import { isFinal, openRetry } from "../state/retry.js";
+import { openFailing } from "../state/retry.js";
 import { adjust } from "../state/route.js";
 import { AllLogs } from "./all_logs.js";
 import { Choice } from "./choice.js";
@@ -116,13 +115,13 @@ function useLogFiles(run, attempt, rank, late) {
     const load = () =>
       listLogs(run.id, closing.signal).then(
         ({ logs }) => setFiles({ list: logs, error: null, loaded: true }),
-        (e) => {
-          if (closing.signal.aborted) return;
-          setFiles((known) => ({ ...known, error: errorText(e) }));
-          if (!isFinal(e)) retry();
-        },
+        failed,
       );
-    const retry = openRetry(() => void load(), closing.signal);
+    const failed = openFailing(
+      closing.signal,
+      (error) => setFiles((known) => ({ ...known, error })),
+      () => void load(),
+    );
     void load();
     const look = () => {
       if (!live && !late()) clearInterval(timer);

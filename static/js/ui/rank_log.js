@@ -20,14 +20,13 @@ import { html } from "./html.js";
 import { LogBar } from "./log_bar.js";
 import { FindBox, Matches } from "./log_find.js";
 import { LogPane } from "./log_pane.js";
+import { usePin } from "./log_pin.js";
 
 /** @param {{ view: RunView, run: RunState, attempt: number, rank: number, growing: boolean, late: () => boolean, choices: VNode }} props */
 export function RankLog({ view, run, attempt, rank, growing, late, choices }) {
   const url = logUrl(run.id, attempt, rank);
-  const [pinned, setPinned] = useState(view.at === null);
+  const { pinned, pin, latest } = usePin(view.at === null, { view, attempt, growing });
   const [top, setTop] = useState(/** @type {number | null} */ (null));
-  const latest = useRef({ growing, pinned, view });
-  latest.current = { growing, pinned, view };
   const log = useOpened(
     () =>
       openLogView(url, {
@@ -39,44 +38,33 @@ export function RankLog({ view, run, attempt, rank, growing, late, choices }) {
     [url],
   );
   useEffect(() => log.look(), [growing]);
-  useEffect(() => {
-    if (pinned && growing && view.attempt !== null) adjust({ ...view, attempt: null });
-  }, []);
   const size = log.size.value;
   const search = useSearch(url, view.find, size);
   const { matches, done, searched } = search.found;
 
   const shownAt = useRef(view.at);
-  /** @param {number} at a byte of this attempt's log and of no other's */
+  /** @param {number} at */
   const lookAt = (at) => {
-    latest.current.pinned = false;
-    setPinned(false);
     shownAt.current = at;
-    // By now the view may be another one than when it was asked where to look.
-    adjust({ ...latest.current.view, attempt, at });
+    pin(false, at);
     // Also where it was looked before, for the reader may have gone elsewhere.
     void log.seek(at);
   };
   useEffect(() => {
     if (view.at === null || view.at === shownAt.current) return;
     shownAt.current = view.at;
-    setPinned(false);
+    pin(false);
     void log.seek(view.at);
   }, [view.at]);
 
-  /** Who follows the newest attempt goes on with the next one, and who reads in it stays. @param {boolean} on */
-  const pin = (on) => {
-    latest.current.pinned = on;
-    setPinned(on);
+  /** @param {boolean} on */
+  const onPin = (on) => {
     if (on) shownAt.current = null;
-    const now = latest.current.view;
-    const kept = !growing ? now.attempt : on ? null : attempt;
-    const at = on ? null : now.at;
-    if (kept !== now.attempt || at !== now.at) adjust({ ...now, attempt: kept, at });
+    pin(on);
   };
   /** @param {boolean} on */
   const follow = (on) => {
-    pin(on);
+    onPin(on);
     if (on) void log.toEnd();
   };
   const toStart = () => {
@@ -133,7 +121,7 @@ export function RankLog({ view, run, attempt, rank, growing, late, choices }) {
       current=${view.at === null ? -1 : log.lineAt(view.at)}
       link=${link}
       pinned=${pinned}
-      onPin=${(/** @type {boolean} */ on) => on !== pinned && (growing || !on) && pin(on)}
+      onPin=${(/** @type {boolean} */ on) => on !== pinned && (growing || !on) && onPin(on)}
       onTop=${(/** @type {LogRow} */ row) => setTop(row.at)}
     />`;
 }
